@@ -151,7 +151,7 @@ impl Load<'_> {
             let start = format!("{{\"n\":{index},\"pad\":\"");
             let pad = "x".repeat(payload_bytes.saturating_sub(start.len() + 2));
             let key = if keys > 0 { format!("key-{}", index % keys) } else { String::new() };
-            Item { data: format!("{start}{pad}\"}}"), key }
+            Item { data: format!("{start}{pad}\"}}"), key, units: 0 }
         };
         let items = (0..events.div_ceil(ITEMS_AT_ONCE)).map(move |part| {
             let first = part * ITEMS_AT_ONCE;

@@ -15,7 +15,7 @@ use crate::keys::{WORK_MS, at_once, by_key};
 
 /// A list whose first tenant has many, and of which some items have no key.
 fn list(first: usize) -> Vec<Item> {
-    let item = |key: &str| Item { data: "{}".to_owned(), key: key.to_owned() };
+    let item = |key: &str| Item { data: "{}".to_owned(), key: key.to_owned(), units: 0 };
     let mut items = vec![item("acme"); first];
     for _ in 0..10 {
         items.extend(["zeta", "", "beta"].map(item));

@@ -75,4 +75,5 @@ mod traces;
 mod tree_limits;
 mod trees;
 mod troubles;
+mod units;
 mod wrong_clock;

@@ -16,8 +16,11 @@ const KEYS: [&str; 3] = ["acme", "", "globex"];
 
 fn items() -> Vec<ScheduleItem> {
     let datas = [json!({"tenant": 1, "n": "own"}), json!([1.5, "x\ty"]), json!({"tenant": 3})];
-    let item =
-        |(data, key): (&Value, &str)| ScheduleItem { data: Some(from_json(data)), key: key.to_owned() };
+    let item = |(data, key): (&Value, &str)| ScheduleItem {
+        data: Some(from_json(data)),
+        key: key.to_owned(),
+        units: 0,
+    };
     datas.iter().zip(KEYS).map(item).collect()
 }
 
@@ -124,7 +127,7 @@ async fn what_is_submitted_has_its_own(kind: Kind) {
     service.create_schedule("list", schedule).await.unwrap();
     let part = |part| SubmitItemsRequest { part: Some(part) };
     let header = SubmissionHeader { name: schedule_name("list"), ..SubmissionHeader::default() };
-    let own = Item { data: json!({"a": 1}).to_string(), key: "own".to_owned() };
+    let own = Item { data: json!({"a": 1}).to_string(), key: "own".to_owned(), units: 0 };
     let parts = [
         part(submit_items_request::Part::Header(header)),
         part(submit_items_request::Part::Items(Items { items: vec![own; 4] })),

@@ -27,7 +27,7 @@ fn header(request_id: &str) -> SubmissionHeader {
 fn item(index: u32) -> Item {
     let data =
         json!({"n": index, "text": "x".repeat(index as usize % 700), "who": format!("t{}", index % 7)});
-    Item { data: data.to_string(), key: format!("t{}", index % 7) }
+    Item { data: data.to_string(), key: format!("t{}", index % 7), units: 0 }
 }
 
 /// What a stream of these items is made of; a hundred in a message.
@@ -64,7 +64,7 @@ async fn each_event_carries_its_item(kind: Kind) {
     let asked =
         SubmissionHeader { payload: Some(payload), launch_time, priority: Some(7), ..header("first") };
     let mut items: Vec<Item> = (0..1_500).map(item).collect();
-    items[3] = Item { data: "[1.50, 12345678901234567890]".to_owned(), key: String::new() };
+    items[3] = Item { data: "[1.50, 12345678901234567890]".to_owned(), key: String::new(), units: 0 };
     let made = submit(&service, asked.clone(), items.clone()).await.unwrap();
     let run = made.run.unwrap();
     assert_eq!((run.kind(), run.events, run.priority), (RunKind::Submitted, 1_500, 7));

@@ -53,6 +53,8 @@ pub(crate) struct Ordered {
     pub(crate) limits: Vec<Limit>,
     /// The policy above each that has one.
     pub(crate) above: BTreeMap<String, String>,
+    /// How many tokens the events of a schedule take, by their indexes; one each where it is not here.
+    pub(crate) units: BTreeMap<String, Vec<u32>>,
     /// What each key of a policy may have.
     pub(crate) key_limits: BTreeMap<String, u32>,
     /// Schedules that make runs by hand: a call that was not answered may have made one.
@@ -61,6 +63,14 @@ pub(crate) struct Ordered {
     pub(crate) cancelled: BTreeSet<String>,
     /// How many schedules were made.
     pub(crate) made: usize,
+}
+
+impl Ordered {
+    /// How many tokens an event of a schedule takes.
+    pub(crate) fn units_of(&self, schedule: &str, index: u32) -> u64 {
+        let units = self.units.get(schedule).and_then(|units| units.get(index as usize).or(units.last()));
+        units.copied().unwrap_or(1).into()
+    }
 }
 
 /// A run as the service has recorded it.

@@ -307,6 +307,11 @@ impl Load {
 
     /// Makes a schedule. What falls due before the answer may or may not fire.
     async fn make(&self, id: String, schedule: Schedule, launches_us: Vec<i64>, events: u32) -> bool {
+        // Before any call: it may be delivered before that is answered.
+        let of_all = schedule.units.unwrap_or(1);
+        let units = schedule.items.iter().map(|item| if item.units == 0 { of_all } else { item.units });
+        let units: Vec<u32> = if schedule.items.is_empty() { vec![of_all] } else { units.collect() };
+        self.ordered().units.insert(id.clone(), units);
         let request = CreateScheduleRequest {
             parent: PARENT.to_owned(),
             schedule_id: id.clone(),
@@ -376,18 +381,25 @@ impl Load {
     /// What all schedules of the campaign have in common: they never give up, and catch up with everything.
     fn finish(&self, schedule: Schedule, lane: &Lane) -> Schedule {
         debug_assert_eq!(schedule.policy, lane.policy);
-        if lane.of_key.is_none() {
+        if lane.of_key.is_none() && lane.below.is_none() {
             return special::with_attempts(schedule, 1_000);
         }
-        let any_key = || KEYS[rand::random_range(0..KEYS.len())].to_owned();
+        let any_key = || match lane.of_key {
+            Some(_) => KEYS[rand::random_range(0..KEYS.len())].to_owned(),
+            None => String::new(),
+        };
+        // Up to as many tokens as there may be, of a key or of the policy.
+        let units_max = lane.of_key.unwrap_or(4).min(lane.limit);
+        let units = || if rand::random() { rand::random_range(1..=units_max) } else { 0 };
+        let of_all = rand::random_range(1..=units_max.min(2));
         // Of every other one, each event has an item, and counts as the key of that.
         let has_items = rand::random();
         let count = schedule.events.filter(|_| has_items).unwrap_or_default();
         let item = |at: u32| {
             let data = Some(prost_types::Value::from(f64::from(at)));
-            ScheduleItem { data, key: any_key() }
+            ScheduleItem { data, key: any_key(), units: units() }
         };
         let items = (0..count).map(item).collect();
-        special::with_attempts(Schedule { key: any_key(), items, ..schedule }, 1_000)
+        special::with_attempts(Schedule { key: any_key(), items, units: Some(of_all), ..schedule }, 1_000)
     }
 }

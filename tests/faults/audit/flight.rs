@@ -1,4 +1,5 @@
-//! How many distinct events of a policy, and of each key under it, were in flight at once, from the sink's journal.
+//! How many tokens the distinct events of a policy, and of each key under it, took that were in flight at once, from the sink's
+//! journal.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,21 +10,46 @@ use crate::journal::What;
 /// its consumer has it.
 const STILL_COMES_US: i64 = 120_000_000;
 
+/// Events in flight, and the tokens that they take.
+#[derive(Default)]
+struct Flight {
+    events: HashSet<u32>,
+    tokens: u64,
+}
+
+impl Flight {
+    fn enter(&mut self, event: u32, units: u64) -> u64 {
+        if self.events.insert(event) {
+            self.tokens += units;
+        }
+        self.tokens
+    }
+
+    fn leave(&mut self, event: u32, units: u64) {
+        if self.events.remove(&event) {
+            self.tokens -= units;
+        }
+    }
+}
+
 pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
-    let mut in_flight: HashMap<&str, HashSet<u32>> = HashMap::new();
-    let mut of_keys: HashMap<(&str, &str), HashSet<u32>> = HashMap::new();
+    let mut in_flight: HashMap<&str, Flight> = HashMap::new();
+    let mut of_keys: HashMap<(&str, &str), Flight> = HashMap::new();
     for entry in &evidence.journal.entries {
         let event = &evidence.journal.events[entry.event as usize];
+        let units = evidence.ordered.units_of(&event.schedule, event.index);
         match entry.what {
             What::Arrived { enters: true, .. } => {
-                if in_flight.get(event.policy.as_str()).is_some_and(|flight| flight.contains(&entry.event)) {
+                if in_flight
+                    .get(event.policy.as_str())
+                    .is_some_and(|flight| flight.events.contains(&entry.event))
+                {
                     continue;
                 }
                 if let Some(limit) = evidence.ordered.key_limits.get(&event.policy) {
                     let of_key = of_keys.entry((&event.policy, &event.key)).or_default();
-                    of_key.insert(entry.event);
-                    let count = of_key.len();
-                    if count > *limit as usize {
+                    let count = of_key.enter(entry.event, units);
+                    if count > u64::from(*limit) {
                         verdict.breach(Promise::AboveM, || {
                             let (key, policy) = (&event.key, &event.policy);
                             format!(
@@ -34,12 +60,10 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
                     }
                 }
                 for policy in with_above(evidence, &event.policy) {
-                    let flight = in_flight.entry(policy).or_default();
-                    flight.insert(entry.event);
+                    let count = in_flight.entry(policy).or_default().enter(entry.event, units);
                     let Some(limit) = limit_at(&evidence.ordered.limits, policy, entry.at_us) else {
                         continue;
                     };
-                    let count = flight.len() as u64;
                     let most = verdict.in_flight_max.entry(policy.to_owned()).or_default();
                     if count > most.0 {
                         *most = (count, limit);
@@ -55,10 +79,10 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
             }
             What::Left => {
                 for policy in with_above(evidence, &event.policy) {
-                    in_flight.entry(policy).or_default().remove(&entry.event);
+                    in_flight.entry(policy).or_default().leave(entry.event, units);
                 }
                 if let Some(of_key) = of_keys.get_mut(&(event.policy.as_str(), event.key.as_str())) {
-                    of_key.remove(&entry.event);
+                    of_key.leave(entry.event, units);
                 }
             }
             _ => {}

@@ -182,6 +182,20 @@ fn one_too_many_in_flight_of_a_key() {
 }
 
 #[test]
+fn events_count_by_the_tokens_that_they_take() {
+    let mut world = World::new();
+    world.journal = Journal::default();
+    world.ordered.limits[0].max = 4;
+    world.ordered.units.insert("s".to_owned(), vec![1, 3, 1]);
+    for index in 0..2 {
+        world.journal.arrived(&event(index), 1, Met::Taken, LAUNCH_US + i64::from(index));
+    }
+    assert!(!world.verdict().breaches.contains_key(&Promise::AboveM));
+    world.journal.arrived(&event(2), 1, Met::Taken, LAUNCH_US + 2);
+    world.breaks(Promise::AboveM);
+}
+
+#[test]
 fn one_microsecond_early_is_early() {
     let mut world = World::new();
     world.journal.entries[0].at_us = LAUNCH_US - 1;
