@@ -7,7 +7,7 @@ use tollgate_core::handle::{Effect, MessageNeeds, Options, Send, Shard};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
-use crate::handle_world::{START_US, Store, policy};
+use crate::handle_world::{START_US, Store, policy, weighed_items};
 
 /// One shard and its owner.
 pub(crate) struct World {
@@ -312,6 +312,11 @@ impl World {
         let gauge = status.gauges.iter().find(|g| g.policy.as_ref().is_some_and(|p| p.uid == policy.uid));
         gauge.map_or(0, |g| g.below)
     }
+}
+
+/// Items of these keys, one each, as a spec has them.
+pub(crate) fn items<'k>(keys: impl IntoIterator<Item = &'k str>) -> String {
+    weighed_items(keys.into_iter().map(|key| (key, 0)))
 }
 
 /// No limits.

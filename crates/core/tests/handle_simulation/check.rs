@@ -2,17 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use tollgate_core::handle::Send;
 use tollgate_core::handle::change::{Changes, Outcome, ShardSchedule, TokenRow, TokenState};
 use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
-use tollgate_core::handle::{Reason, Send};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
 use crate::handle_world::Store;
-use crate::model::{Model, key_of};
+use crate::model::Model;
 use crate::owner::Owner;
 use crate::totals::{Seen, Totals};
 use crate::tree;
+use crate::units::{self, load_of};
 use crate::world::{At, World};
 
 /// The keys that schedules have; those without one have the empty one.
@@ -30,7 +31,7 @@ impl World {
         let reclaimed = self.model.check_freed(store, shard, changes, decided_us);
         let model = &self.model;
         let limit_of = |policy: &Policy| policy.limits.max_in_flight.unwrap_or(u32::MAX);
-        let held_before = tree::held(store, model);
+        let held_before = tree::held(store, |uid| model.in_flight(Some(uid)));
         let before: Vec<(Uuid, u32, u32)> =
             store.policies.values().map(|p| (p.uid, limit_of(p), held_before[&p.uid])).collect();
         let by_key: ByKey<'_> = store
@@ -41,6 +42,7 @@ impl World {
             })
             .collect();
         check_starts(store, changes);
+        units::check_urgent(store, changes, &self.troubles);
         self.model.came_back.extend(changes.history_gone.iter().map(|(run, _)| *run));
         if !self.troubles.clocks {
             check_rest(store, changes, &self.model.came_back);
@@ -59,7 +61,7 @@ impl World {
         }
         self.model.committed(store, changes);
         self.model.check_recorded(store, changes);
-        let held = tree::held(store, &self.model);
+        let held = tree::held(store, |uid| self.model.in_flight(Some(uid)));
         for policy in store.policies.values() {
             let own = self.model.in_flight(Some(policy.uid));
             let in_flight = held[&policy.uid];
@@ -78,10 +80,10 @@ impl World {
         for run in changes.runs_changed.iter().filter(|r| r.state == RunState::Skipped) {
             assert!(store.skipped.contains_key(&(run.schedule_uid, run.launch_us)), "{run:?}");
         }
-        self.count_changes(changes, reclaimed);
+        self.count_changes(shard, changes, reclaimed);
     }
 
-    fn count_changes(&mut self, changes: &Changes, reclaimed: u32) {
+    fn count_changes(&mut self, shard: u16, changes: &Changes, reclaimed: u32) {
         for row in &changes.history {
             self.count(match row.outcome {
                 Outcome::Succeeded => Seen::Succeeded,
@@ -97,6 +99,7 @@ impl World {
             (Seen::Revived, !changes.history_gone.is_empty()),
             (Seen::Skipped, !changes.skipped.is_empty()),
             (Seen::Reclaimed, reclaimed > 0),
+            (Seen::TookSeveral, units::takes_several(&self.stores[usize::from(shard)], changes)),
         ] {
             if happened {
                 self.count(seen);
@@ -130,7 +133,7 @@ impl World {
         assert!(store.pause.pause.is_none(), "{key:?} while all is paused");
         let policy = run.policy_uid.map(|uid| &store.policies[&uid]);
         assert!(policy.is_none_or(|p| p.pause.is_none()), "{key:?} while its policy is paused");
-        let key_paused = policy.is_some_and(|p| p.keys.pause_of(&key_of(store, key)).is_some());
+        let key_paused = policy.is_some_and(|p| p.keys.pause_of(&load_of(store, key).key).is_some());
         assert!(!key_paused, "{key:?} while its key is paused");
         let schedule = store.schedules.get(&run.schedule_uid);
         // What was acquired before the pause, and waits for its time, goes as soon as the shard has read that the pause
@@ -220,13 +223,14 @@ impl World {
         if owner.lease.lease_id != row.lease_id || !machine.is_settled() {
             return;
         }
-        let mut suspects = 0;
+        let (mut suspects, mut as_most) = (0, false);
         for gauge in machine.status(now).gauges {
             let uid = gauge.policy.as_ref().map(|p| p.uid);
             if let Some(policy) = &gauge.policy {
-                let held = (self.model.in_flight(uid), store.in_flight(uid));
-                assert_eq!((gauge.held, gauge.held), held, "{gauge:?}");
-                let in_tree = tree::held(store, &self.model)[&policy.uid];
+                let (events, counted) = self.model.counted(uid);
+                assert_eq!((store.in_flight(uid), gauge.held), (events, counted), "{gauge:?}");
+                as_most |= counted > self.model.in_flight(uid);
+                let in_tree = tree::held(store, |uid| self.model.counted(Some(uid)).1)[&policy.uid];
                 assert_eq!(gauge.held + gauge.below, in_tree, "{gauge:?}");
                 assert_eq!(
                     Some(policy),
@@ -240,6 +244,9 @@ impl World {
         if suspects > 0 {
             self.count(Seen::Suspect);
         }
+        if as_most {
+            self.count(Seen::CountedAsMost);
+        }
     }
 
     /// Somebody asks how things stand.
@@ -252,17 +259,15 @@ impl World {
             .find_map(|(slot, process)| Some((slot, process.owners.get(&shard)?.machine()?)));
         let Some((slot, machine)) = found else { return };
         let now = self.now_at(slot);
-        let mut buffered = false;
+        let mut seen = BTreeSet::new();
         for run in store.runs.values().filter(|r| !has_ended(r)) {
             for index in [0, run.next_index.min(run.events - 1), run.events - 1] {
                 if let Some(explanation) = machine.explain(run.id, index, now) {
-                    buffered |= explanation.reasons.iter().any(|r| matches!(r, Reason::Buffered { .. }));
+                    seen.extend(explanation.reasons.iter().filter_map(units::seen_in));
                 }
             }
         }
-        if buffered {
-            self.count(Seen::Buffered);
-        }
+        seen.into_iter().for_each(|seen| self.count(seen));
     }
 
     pub(crate) fn at_rest(&self) -> bool {
@@ -286,9 +291,10 @@ impl World {
             let machines = self.processes.iter().filter_map(|p| p.owners.get(&(shard as u16)));
             let machine = machines.filter_map(Owner::machine).next();
             let run = store.runs.values().find(|r| !has_ended(r));
-            let why = run.and_then(|r| machine?.explain(r.id, r.next_index, self.now));
-            let deadline = machine.map(|m| m.next_deadline());
             let tokens: Vec<_> = store.tokens.values().take(3).collect();
+            let index = tokens.first().map(|token| token.index);
+            let why = run.and_then(|r| machine?.explain(r.id, index.unwrap_or(r.next_index), self.now));
+            let deadline = machine.map(|m| m.next_deadline());
             let inbox: Vec<_> = store.inbox.values().take(3).collect();
             text += &format!("{shard}: {run:?}\n{why:?}\n{tokens:?}\n{inbox:?}\n{deadline:?}\n");
         }

@@ -36,6 +36,7 @@ mod runner;
 mod telling;
 mod totals;
 mod tree;
+mod units;
 mod windows;
 mod world;
 

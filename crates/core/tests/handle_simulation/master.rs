@@ -11,10 +11,11 @@ use tollgate_core::plan::{Change, Notice, Plan, home, put_under, shard_of};
 use uuid::Uuid;
 
 use crate::check::KEYS;
-use crate::handle_world::{items, pause, policy, run, spec};
+use crate::handle_world::{pause, policy, run, spec, weighed_items};
 use crate::random::Random;
 use crate::telling::Errand;
 use crate::totals::Seen;
+use crate::units;
 use crate::world::{Event, SHARDS, World};
 
 /// A schedule as it is stored, and its children.
@@ -164,7 +165,7 @@ impl World {
     pub(crate) fn limits(&mut self) -> Limits {
         let rate = self.random.percent(25);
         Limits {
-            max_in_flight: (!rate || self.random.percent(60)).then(|| self.random.within(1, 6) as u32),
+            max_in_flight: (!rate || self.random.percent(60)).then(|| units::some_limit(self, 6)),
             rate_per_s: rate.then(|| self.random.within(1, 20) as f64),
             burst: self.random.percent(50).then_some(5),
         }
@@ -176,12 +177,12 @@ impl World {
             return KeyRules::default();
         }
         let each = self.random.percent(80).then(|| Limits {
-            max_in_flight: Some(self.random.within(1, 4) as u32),
+            max_in_flight: Some(units::some_limit(self, 4)),
             rate_per_s: self.random.percent(20).then(|| self.random.within(1, 20) as f64),
             burst: None,
         });
         let rule = KeyRule {
-            limits: Limits { max_in_flight: Some(self.random.within(1, 4) as u32), ..Limits::default() },
+            limits: Limits { max_in_flight: Some(units::some_limit(self, 4)), ..Limits::default() },
             weight: self.random.within(1, 4) as u32,
             paused: self.troubles.pauses && self.random.percent(20),
             reason: String::new(),
@@ -275,7 +276,7 @@ impl World {
 
     /// Everything but the policy.
     fn alter(&mut self, schedule: &mut Schedule) {
-        let random = &mut self.random;
+        let (random, has_units) = (&mut self.random, self.troubles.units);
         // Few of them, so that schedules share scan tasks.
         let every_s = *random.pick(&[4, 6, 10, 10, 15, 30]).unwrap();
         let anchor = |random: &mut Random| Some(random.within(0, every_s) * SECOND_US);
@@ -286,8 +287,9 @@ impl World {
         schedule.priority = random.within(0, 10) as u8;
         schedule.key = random.pick(&KEYS).filter(|key| !key.is_empty()).map(|key| (*key).to_owned());
         let has_items = random.percent(40);
-        let keys = (0..schedule.events).filter(|_| has_items).filter_map(|_| random.pick(&KEYS).copied());
-        schedule.payload = Payload::of(schedule.payload.json.clone()).with_items(items(keys));
+        let loads = units::some_loads(random, if has_items { schedule.events } else { 0 }, has_units);
+        schedule.payload = Payload::of(schedule.payload.json.clone()).with_items(weighed_items(loads));
+        schedule.units = if has_units { units::some(random) } else { 1 };
         let rules = [OverlapRule::Allow, OverlapRule::Skip, OverlapRule::BufferOne, OverlapRule::CancelOther];
         schedule.overlap = *random.pick(&rules).unwrap();
         let may_rest = matches!(schedule.overlap, OverlapRule::Skip | OverlapRule::BufferOne);
@@ -433,11 +435,11 @@ impl World {
         for shard in 0..SHARDS {
             self.post_later(shard, Control::PauseShard { pause: None });
         }
-        let is_paused = |p: &Policy| p.pause.is_some() || p.keys.of.values().any(|rule| rule.paused);
-        for mut policy in self.master.policies.clone().into_values().filter(is_paused) {
-            (policy.pause, policy.generation) = (None, policy.generation + 1);
-            policy.keys.of.values_mut().for_each(|rule| rule.paused = false);
-            self.publish_policy(policy);
+        for policy in self.master.policies.clone().into_values() {
+            let calm = units::in_peace(policy.clone(), self.troubles.units);
+            if calm != policy {
+                self.publish_policy(Policy { generation: policy.generation + 1, ..calm });
+            }
         }
         self.touch_all();
     }

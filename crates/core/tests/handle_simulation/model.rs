@@ -11,8 +11,9 @@ use tollgate_core::model::*;
 use uuid::Uuid;
 
 use crate::cursors::Replaced;
-use crate::handle_world::{Store, loads_of};
+use crate::handle_world::Store;
 use crate::totals::{Seen, Totals};
+use crate::units::{Load, load_of};
 use crate::world::SHARDS;
 
 /// An event.
@@ -21,7 +22,9 @@ pub(crate) type Key = (RunId, u32);
 /// An event in flight, and what is known of its latest delivery.
 struct Flying {
     policy: Option<Uuid>,
-    key: String,
+    load: Load,
+    /// An owner has taken over since, and has not read its item.
+    unread: bool,
     attempt: u32,
     /// The attempt with which it took its token.
     first: u32,
@@ -34,22 +37,12 @@ struct Flying {
     sign_us: i64,
 }
 
-/// As what an event counts where its policy counts by key.
-pub(crate) fn key_of(store: &Store, (run, index): Key) -> String {
-    let run = store.runs.get(&run);
-    let Some(spec) = run.and_then(|run| store.specs.get(&(run.schedule_uid, run.generation))) else {
-        return String::new();
-    };
-    let own =
-        loads_of(spec).into_iter().nth(index as usize).map(|(key, _)| key).filter(|key| !key.is_empty());
-    own.unwrap_or_else(|| spec.key().to_owned())
-}
-
 #[derive(Default)]
 pub(crate) struct Model {
     flying: BTreeMap<Key, Flying>,
+    /// Tokens.
     in_flight: BTreeMap<Option<Uuid>, u32>,
-    /// Of the events of one key.
+    /// Those of the events of one key.
     in_flight_by_key: BTreeMap<(Option<Uuid>, String), u32>,
     /// Distinct events that consumers have and have not begun to release.
     working: BTreeMap<Option<Uuid>, BTreeSet<Key>>,
@@ -113,6 +106,22 @@ impl Model {
         self.in_flight.get(&policy).copied().unwrap_or(0)
     }
 
+    /// Events in flight, and as how many tokens its owner counts them.
+    pub(crate) fn counted(&self, policy: Option<Uuid>) -> (u32, u32) {
+        let mut counted = (0, 0);
+        for flying in self.flying.values().filter(|flying| flying.policy == policy) {
+            counted.0 += 1;
+            counted.1 += if flying.unread { flying.load.most } else { flying.load.units };
+        }
+        counted
+    }
+
+    /// The present owner has read items of a run, from this one on.
+    pub(crate) fn read(&mut self, run: RunId, first: u32, items: u32) {
+        let of_page = self.flying.range_mut((run, first)..(run, first + items));
+        of_page.for_each(|(_, flying)| flying.unread = false);
+    }
+
     pub(crate) fn in_flight_of(&self, policy: Option<Uuid>, key: &str) -> u32 {
         self.in_flight_by_key.get(&(policy, key.to_owned())).copied().unwrap_or(0)
     }
@@ -122,8 +131,10 @@ impl Model {
     }
 
     /// A new owner has loaded the shard: silence counts from now on.
-    pub(crate) fn loaded(&mut self, shard: u16, now: Now) {
+    pub(crate) fn loaded(&mut self, shard: u16, store: &Store, now: Now) {
         self.loaded_us[usize::from(shard)] = now.mono_us;
+        let of_shard = self.flying.iter_mut().filter(|((run, _), _)| store.runs.contains_key(run));
+        of_shard.for_each(|(_, flying)| flying.unread = flying.load.by_item);
         if !std::mem::take(&mut self.handed_over[usize::from(shard)]) {
             let of = |run: &RunId| self.shard_of.get(run) == Some(&shard);
             self.noted.retain(|(run, _), _| !of(run));
@@ -337,12 +348,13 @@ impl Model {
                 Some(_) => {}
                 None => {
                     let policy = store.runs.get(&row.run).and_then(|r| r.policy_uid);
-                    let key_of = key_of(store, key);
-                    *self.in_flight.entry(policy).or_default() += 1;
-                    *self.in_flight_by_key.entry((policy, key_of.clone())).or_default() += 1;
+                    let load = load_of(store, key);
+                    *self.in_flight.entry(policy).or_default() += load.units;
+                    *self.in_flight_by_key.entry((policy, load.key.clone())).or_default() += load.units;
                     let flying = Flying {
                         policy,
-                        key: key_of,
+                        load,
+                        unread: false,
                         attempt: row.attempt,
                         first: row.attempt,
                         over: false,
@@ -359,11 +371,12 @@ impl Model {
     fn land(&mut self, key: Key) {
         self.noted.remove(&key);
         if let Some(flying) = self.flying.remove(&key) {
+            let Load { key: of, units, .. } = flying.load;
             if let Some(count) = self.in_flight.get_mut(&flying.policy) {
-                *count -= 1;
+                *count -= units;
             }
-            if let Some(count) = self.in_flight_by_key.get_mut(&(flying.policy, flying.key)) {
-                *count -= 1;
+            if let Some(count) = self.in_flight_by_key.get_mut(&(flying.policy, of)) {
+                *count -= units;
             }
             if let Some(working) = self.working.get_mut(&flying.policy) {
                 working.remove(&key);

@@ -189,7 +189,7 @@ impl World {
         let at = At { life, ..at };
         self.say(|| format!("loaded {at:?}"));
         if current {
-            self.model.loaded(at.shard, world_now);
+            self.model.loaded(at.shard, &self.stores[usize::from(at.shard)], world_now);
         }
         self.touch(at);
     }
@@ -271,9 +271,14 @@ impl World {
             self.after(300_000, Event::Keys(at, of, first, items));
             return;
         }
-        let now = self.now_at(at.slot);
+        let (now, row) = (self.now_at(at.slot), self.leases[usize::from(at.shard)].lease_id);
+        let is_present = self.owner(at).is_some_and(|owner| owner.lease.lease_id == row);
         if let Some(core) = self.owner(at).and_then(Owner::open) {
+            let count = items.len() as u32;
             core.keys_read(of, first, items, now);
+            if is_present {
+                self.model.read(of.0, first, count);
+            }
             self.count(Seen::KeysRead);
             self.touch(at);
         }

@@ -3,7 +3,7 @@
 macro_rules! states {
     ($($name:ident),* $(,)?) => {
         /// A state that must be reached.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) enum Seen { $($name),* }
         /// All of them.
         const ALL: &[Seen] = &[$(Seen::$name),*];
@@ -30,6 +30,7 @@ states! {
     // Schedules and policies.
     Moved, LongWay, Forwarded, ForwardedAgain, Withdrawn, Revived, CancelledByHand, Deleted, Buffered, LimitBelowHeld, KeyFull,
     KeysRead, PassedOver, OutOfOrder, TreeFull, FloorUnmet, ParentChanged,
+    TookSeveral, CountedAsMost, AboveLimit, TokensKept,
     // Masters and emitters.
     MasterDied, Swept, ToldByAnother, ClockJump, EmitterFrozen, EmitterDied, TaskRedone, EmittedTwice, EmittedStale, DoubtSettled,
     WindowScannedAfterChange, ScannedAfterPause, PostedTwice, TaskLost, PutOff,

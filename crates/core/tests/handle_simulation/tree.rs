@@ -6,18 +6,17 @@ use tollgate_core::model::*;
 use uuid::Uuid;
 
 use crate::handle_world::Store;
-use crate::model::Model;
 use crate::totals::{Seen, Totals};
 use crate::world::World;
 
 /// The numbers of policies that stand below others.
 const NUMBERS: std::ops::Range<u128> = 900..904;
 
-/// Tokens held by the events of each policy and of all below it, as a store knows their tree.
-pub(crate) fn held(store: &Store, model: &Model) -> BTreeMap<Uuid, u32> {
+/// Tokens held by the events of each policy and of all below it, as a store knows their tree. `own`: by a policy's own.
+pub(crate) fn held(store: &Store, own: impl Fn(Uuid) -> u32) -> BTreeMap<Uuid, u32> {
     let mut held: BTreeMap<Uuid, u32> = BTreeMap::new();
     for policy in store.policies.values() {
-        let own = model.in_flight(Some(policy.uid));
+        let own = own(policy.uid);
         for uid in way_up(policy.uid, &store.policies) {
             *held.entry(uid).or_default() += own;
         }
@@ -45,7 +44,7 @@ pub(crate) fn count_full(
 }
 
 /// A policy and those above it. One that nobody has told of ends the way, and so does one that has been there.
-fn way_up(uid: Uuid, policies: &BTreeMap<Uuid, Policy>) -> Vec<Uuid> {
+pub(crate) fn way_up(uid: Uuid, policies: &BTreeMap<Uuid, Policy>) -> Vec<Uuid> {
     let (mut way, mut next) = (Vec::new(), Some(uid));
     while let Some(uid) = next.filter(|uid| !way.contains(uid) && way.len() < Parent::LEVELS_MAX) {
         way.push(uid);

@@ -46,6 +46,8 @@ pub(crate) struct Troubles {
     pub(crate) masters: bool,
     pub(crate) pauses: bool,
     pub(crate) senders: bool,
+    /// Events that take several tokens.
+    pub(crate) units: bool,
 }
 
 impl Troubles {
@@ -65,6 +67,7 @@ impl Troubles {
             masters: some(),
             pauses: some(),
             senders: some(),
+            units: some(),
         }
     }
 }

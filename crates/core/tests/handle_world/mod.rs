@@ -88,11 +88,6 @@ pub(crate) fn run(spec: &RunSpec, launch_us: i64, events: u32) -> Run {
     }
 }
 
-/// Items of these keys, one each, as a spec has them.
-pub(crate) fn items<'k>(keys: impl IntoIterator<Item = &'k str>) -> String {
-    weighed_items(keys.into_iter().map(|key| (key, 0)))
-}
-
 /// Items of these keys that take so many tokens, one each, as a spec has them.
 pub(crate) fn weighed_items<'k>(loads: impl IntoIterator<Item = (&'k str, u32)>) -> String {
     let item = |(key, units): (&str, u32)| Item { key: key.to_owned(), units, data: "{}".to_owned() };

@@ -8,9 +8,8 @@ pub(crate) const BUGS: &[Planted] = &[
         breaks: "A freed token is counted as two.",
         edits: &[edit(
             "handle/ledger/counts.rs",
-            "self.held -= u32::from(phase.in_flight());",
-            "let freed = u32::from(phase.in_flight());
-            self.held -= freed + u32::from(freed > 0 && self.held > 1);",
+            "self.held -= units;",
+            "self.held -= units + u32::from(self.held > units);",
         )],
     },
     Planted {
@@ -18,7 +17,7 @@ pub(crate) const BUGS: &[Planted] = &[
         breaks: "A key has one token more than it may have.",
         edits: &[edit(
             "handle/keys.rs",
-            "«self.counts.held_of(sharer.key())» >= limit",
+            "let held = «self.counts.held_of(sharer.key())»; if held.saturating_add(units) > limit",
             "self.counts.held_of(sharer.key()).saturating_sub(1)",
         )],
     },
@@ -48,20 +47,28 @@ pub(crate) const BUGS: &[Planted] = &[
         edits: &[edit(
             "handle/ledger.rs",
             "let parent = bucket.parent();
-                self.moved_below(parent, -1);",
+                self.moved_below(parent, -i64::from(units));",
             "",
         )],
     },
     Planted {
         name: "TreeNotWoken",
         breaks: "Who waits for a token of a policy above is not told that one has come back.",
-        edits: &[edit("handle/hand_out.rs", "self.take_turns(policy, now);
-                    roots.insert(root);", "roots.insert(root);")],
+        edits: &[edit(
+            "handle/hand_out.rs",
+            "self.take_turns(policy, now);
+                    roots.insert(root);",
+            "roots.insert(root);",
+        )],
     },
     Planted {
         name: "TreeForgottenAtTakeover",
         breaks: "A new owner does not know which policies are above.",
-        edits: &[edit("handle/restore.rs", "self.ledger.learn(policy, now);", "self.ledger.learn(crate::model::Policy { parent: None, ..policy }, now);")],
+        edits: &[edit(
+            "handle/restore.rs",
+            "self.ledger.learn(policy, now);",
+            "self.ledger.learn(crate::model::Policy { parent: None, ..policy }, now);",
+        )],
     },
     Planted {
         name: "KeyNotFreed",
@@ -298,8 +305,7 @@ pub(crate) const BUGS: &[Planted] = &[
             ),
             edit(
                 "handle/ledger.rs",
-                "let sharer = run.sharer.with(&token.key); if let Some(bucket) = self.buckets.get_mut(&token.policy) {
-                    bucket.counts.leave(«before», &sharer);",
+                "bucket.counts.leave(«before», &sharer, units); bucket.counts.enter(phase, &sharer, units);",
                 "if matches!(phase, Phase::Again { .. }) { Phase::Acquired } else { before }",
             ),
         ],

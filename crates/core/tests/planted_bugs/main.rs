@@ -24,12 +24,13 @@ mod emit;
 mod handle;
 mod own;
 mod plan;
+mod units;
 
 use edit::Planted;
 
 /// The bugs of all modules.
 fn all() -> Vec<Planted> {
-    [plan::BUGS, emit::BUGS, handle::BUGS, own::BUGS].concat()
+    [plan::BUGS, emit::BUGS, handle::BUGS, units::BUGS, own::BUGS].concat()
 }
 
 #[test]

@@ -1,0 +1,147 @@
+//! Events that take several tokens: how masters make them, as what they count by the specs alone, and who goes before whom.
+
+use tollgate_core::handle::Reason;
+use tollgate_core::handle::change::{Changes, TokenState};
+use tollgate_core::model::*;
+
+use crate::check::KEYS;
+use crate::handle_world::{Store, loads_of};
+use crate::model::Key;
+use crate::random::Random;
+use crate::totals::Seen;
+use crate::tree::way_up;
+use crate::world::{Troubles, World};
+
+/// The most tokens that an event takes.
+const MOST: u32 = 5;
+
+/// As what an event counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(crate) key: String,
+    pub(crate) units: u32,
+    /// The most that an event of its run takes.
+    pub(crate) most: u32,
+    /// It has an item, which an owner that takes over has not read.
+    pub(crate) by_item: bool,
+}
+
+/// As what an event counts, by the spec of its run.
+pub(crate) fn load_of(store: &Store, (run, index): Key) -> Load {
+    let of = |run: &Run| Some((run.clone(), store.specs.get(&(run.schedule_uid, run.generation))?));
+    let Some((run, spec)) = store.runs.get(&run).and_then(of) else {
+        return Load { key: String::new(), units: 1, most: 1, by_item: false };
+    };
+    let items = loads_of(spec);
+    let (key, said) = items.get(index as usize).cloned().unwrap_or_default();
+    let key = if key.is_empty() { spec.key().to_owned() } else { key };
+    if run.policy_uid.is_none() {
+        return Load { key, units: 1, most: 1, by_item: false };
+    }
+    let units = if said == 0 { spec.units } else { said };
+    let most = items.iter().map(|(_, units)| *units).max().unwrap_or_default().max(spec.units);
+    Load { key, units, most, by_item: !items.is_empty() }
+}
+
+/// Most events take one token.
+pub(crate) fn some(random: &mut Random) -> u32 {
+    if random.percent(60) { 1 } else { random.within(2, i64::from(MOST) + 1) as u32 }
+}
+
+/// The keys and the units of so many items; half of the lists say nothing of units.
+pub(crate) fn some_loads(random: &mut Random, events: u32, has_units: bool) -> Vec<(&'static str, u32)> {
+    let says = has_units && random.percent(50);
+    let mut load = || {
+        let key = random.pick(&KEYS).copied().unwrap_or_default();
+        (key, if says && random.percent(70) { some(random) } else { 0 })
+    };
+    (0..events).map(|_| load()).collect()
+}
+
+/// Below `end`; where events take several tokens, most limits are enough for one.
+pub(crate) fn some_limit(world: &mut World, end: i64) -> u32 {
+    let least = if world.troubles.units && world.random.percent(70) { i64::from(MOST) } else { 1 };
+    world.random.within(least, least + end - 1) as u32
+}
+
+/// Nothing is paused, and no limit is below what an event takes.
+pub(crate) fn in_peace(mut policy: Policy, has_units: bool) -> Policy {
+    policy.pause = None;
+    policy.keys.of.values_mut().for_each(|rule| rule.paused = false);
+    let rules = policy.keys.of.values_mut().map(|rule| &mut rule.limits);
+    let all = rules.chain(&mut policy.keys.each).chain([&mut policy.limits]);
+    for limit in all.filter_map(|limits| limits.max_in_flight.as_mut()).filter(|_| has_units) {
+        *limit = (*limit).max(MOST);
+    }
+    policy
+}
+
+/// The state of which this reason tells.
+pub(crate) fn seen_in(reason: &Reason) -> Option<Seen> {
+    match reason {
+        Reason::Buffered { .. } => Some(Seen::Buffered),
+        Reason::AboveLimit { .. } => Some(Seen::AboveLimit),
+        Reason::TokensKept { .. } => Some(Seen::TokensKept),
+        Reason::Above { holds, .. } => seen_in(holds),
+        _ => None,
+    }
+}
+
+/// The events that take tokens with these changes: `store` is as it was before them.
+fn taking<'a>(store: &'a Store, changes: &'a Changes) -> impl Iterator<Item = Key> {
+    let has_none = |key: &Key| store.tokens.get(key).is_none_or(|row| row.state == TokenState::Waiting);
+    let rows = changes.tokens_put.iter().filter(|row| row.state != TokenState::Waiting);
+    rows.map(|row| (row.run, row.index)).filter(has_none)
+}
+
+/// Whether an event that takes several tokens is put down.
+pub(crate) fn takes_several(store: &Store, changes: &Changes) -> bool {
+    let mut rows = changes.tokens_put.iter().filter(|row| row.state != TokenState::Waiting);
+    rows.any(|row| load_of(store, (row.run, row.index)).units > 1)
+}
+
+/// Nothing starts under a policy while something more urgent of the same key waits there that wants nothing but tokens, and has a
+/// policy and a key in which there are enough for it, once they come back.
+pub(crate) fn check_urgent(store: &Store, changes: &Changes, troubles: &Troubles) {
+    let is_quiet = changes.policies.is_empty() && changes.schedules.is_empty();
+    if !is_quiet || troubles.consumers || troubles.clocks {
+        return;
+    }
+    for (id, index) in taking(store, changes) {
+        let Some(run) = store.runs.get(&id).filter(|run| run.policy_uid.is_some()) else { continue };
+        let load = load_of(store, (id, index));
+        let first = store.runs.values().filter(|other| {
+            other.policy_uid == run.policy_uid
+                && other.priority > run.priority
+                && waits_for_tokens(store, other, &load.key)
+        });
+        for first in first {
+            let now = changes.runs_changed.iter().find(|changed| changed.id == first.id).unwrap_or(first);
+            let goes_on = now.next_index == now.events || now.state != RunState::Running;
+            assert!(goes_on, "{id} {index} starts before {first:?}, which is more urgent");
+        }
+    }
+}
+
+/// Whether nothing but tokens keeps the next event of a run from starting, as far as a store knows; false in doubt.
+fn waits_for_tokens(store: &Store, run: &Run, key: &str) -> bool {
+    let Some(policy) = run.policy_uid.and_then(|uid| store.policies.get(&uid)) else { return false };
+    let spec = &store.specs[&(run.schedule_uid, run.generation)];
+    let load = load_of(store, (run.id, run.next_index));
+    let way = way_up(policy.uid, &store.policies).into_iter().map(|uid| store.policies.get(&uid));
+    let fits = |limits: &Limits| {
+        limits.rate_per_s.is_none() && limits.max_in_flight.is_none_or(|limit| load.units <= limit)
+    };
+    let is_open = |policy: Option<&Policy>| policy.is_some_and(|p| p.pause.is_none() && fits(&p.limits));
+    run.state == RunState::Running
+        && run.reason.is_empty()
+        && run.next_index < run.events
+        && spec.spread_s.is_none()
+        && spec.finish_by_s.is_none()
+        && !load.by_item
+        && load.key == key
+        && policy.keys.pause_of(key).is_none()
+        && fits(&policy.keys.limits_of(key))
+        && way.into_iter().all(is_open)
+        && store.schedules.get(&run.schedule_uid).is_none_or(|schedule| schedule.pause.is_none())
+}
