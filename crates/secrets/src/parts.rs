@@ -179,10 +179,11 @@ mod tests {
             deadline_ms: 1_000,
         };
         let target = Target::Http { http, release: ReleaseMode::Explicit };
-        let items = "acme\t{\"pin\":\"veiled\"}\n".into();
+        let items = "acme\t7\t{\"pin\":\"veiled\"}\n";
         let mut from = ItemsFrom::http("https://l.example/".to_owned());
         from.http.headers = [("X-Api-Key".to_owned(), "listed".to_owned())].into();
-        (target, Payload { items, from: Some(Arc::new(from)), ..Payload::of(r#"{"token":"hidden"}"#) })
+        let payload = Payload { from: Some(Arc::new(from)), ..Payload::of(r#"{"token":"hidden"}"#) };
+        (target, payload.with_items(items))
     }
 
     fn text(target: &Target, payload: &Payload) -> String {
@@ -202,6 +203,7 @@ mod tests {
             assert!(!sealed.contains(secret), "{sealed}");
         }
         assert!(has_sealed(&target, &payload) && !has_sealed(&parts().0, &parts().1));
+        assert_eq!(payload.units_max, 7, "what is sealed does not say it");
         let opened = keys.open_list(UID, payload.from.as_ref().unwrap()).unwrap();
         assert_eq!(Some(&opened), parts().1.from.as_deref());
         keys.open_parts(UID, &mut target, &mut payload).unwrap();

@@ -36,7 +36,7 @@ pub(crate) use handle::{
     ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, read_spec, run_rows,
     shard_keys, skipped_rows,
 };
-pub(crate) use items::{ItemPageRow, SubmissionRow, stored_items, with_payload};
+pub(crate) use items::{ItemPageRow, SubmissionRow, stored_items, take_payload, with_payload};
 pub(crate) use key::KeyRecord;
 pub(crate) use load::{Assembly, Untaken, read_inbox};
 pub(crate) use minute::{MinuteRecord, StepRow};

@@ -8,7 +8,7 @@ use tollgate_core::model::{Payload, RunId, Target};
 use uuid::Uuid;
 
 use crate::StoreError;
-use crate::rows::{self, read_schedule, read_spec, stored_items, with_payload};
+use crate::rows::{self, read_schedule, read_spec, stored_items, take_payload, with_payload};
 
 /// A schedule as it stands in its row.
 #[derive(Clone, PartialEq, Eq)]
@@ -54,11 +54,10 @@ impl StoredSchedule {
     ) -> Result<(Self, T), StoreError> {
         let schedule = read_schedule(self.uid, &self.spec)?;
         let mut schedule = with_payload(schedule, self.payload.clone(), &self.items);
-        let mut payload = std::mem::take(&mut schedule.payload);
-        let done = change(&mut schedule.target, &mut payload);
-        let items = stored_items(schedule.generation, &payload);
-        schedule.payload.from = payload.from;
-        Ok((Self { uid: self.uid, spec: rows::json(&schedule)?, payload: payload.json, items }, done))
+        let done = change(&mut schedule.target, &mut schedule.payload);
+        let items = stored_items(schedule.generation, &schedule.payload);
+        let payload = take_payload(&mut schedule).json;
+        Ok((Self { uid: self.uid, spec: rows::json(&schedule)?, payload, items }, done))
     }
 }
 

@@ -5,6 +5,7 @@ use tollgate_core::model::{Calendar, Schedule};
 use tollgate_core::plan::done::done_us;
 use uuid::Uuid;
 
+use super::items::{stored_items, take_payload};
 use super::{corrupt, json, parse};
 use crate::StoreError;
 use crate::columns::{JsonText, row};
@@ -90,6 +91,7 @@ row! {
         fixed {}
         changing {
             spec: String,
+            items: String,
             generation: i64,
             updated_us: i64,
             done_us: Option<i64>,
@@ -100,10 +102,12 @@ row! {
 impl RewrittenRow {
     /// What changes of a schedule's row.
     pub(crate) fn new(mut schedule: Schedule) -> Result<Self, StoreError> {
-        let payload = std::mem::take(&mut schedule.payload);
-        schedule.payload.from = payload.from;
+        // Items count only under the generation that they name.
+        let items = stored_items(schedule.generation, &schedule.payload);
+        take_payload(&mut schedule);
         Ok(Self {
             uid: schedule.uid,
+            items,
             spec: json(&schedule)?,
             generation: schedule.generation,
             updated_us: schedule.updated_us,

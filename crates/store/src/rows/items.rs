@@ -15,7 +15,16 @@ pub(crate) fn stored_items(generation: i64, payload: &Payload) -> String {
     if payload.items.is_empty() { String::new() } else { format!("{generation}\n{}", payload.items) }
 }
 
-/// A schedule of a `spec` column, which says where a list is fetched and how many units its items say, with what its `payload` and `items` columns hold.
+/// Takes out what the `payload` and `items` columns hold. What the `spec` column has of it stays: where a list is fetched, and the
+/// most units that an item says.
+pub(crate) fn take_payload(schedule: &mut Schedule) -> Payload {
+    let mut payload = std::mem::take(&mut schedule.payload);
+    schedule.payload.from = payload.from.take();
+    schedule.payload.units_max = payload.units_max;
+    payload
+}
+
+/// A schedule of a `spec` column, as [`take_payload`] leaves it, with what its `payload` and `items` columns hold.
 pub(crate) fn with_payload(mut schedule: Schedule, payload: String, items: &str) -> Schedule {
     let own = items.split_once('\n').filter(|(of, _)| of.parse() == Ok(schedule.generation));
     let units_max = own.map_or(0, |_| schedule.payload.units_max);

@@ -8,7 +8,7 @@ use tollgate_core::plan::done::done_us;
 use tollgate_core::plan::{Child, Notice};
 use uuid::Uuid;
 
-use super::items::{stored_items, with_payload};
+use super::items::{stored_items, take_payload, with_payload};
 use super::{corrupt, count, json, parse, shard_of, sound, text};
 use crate::StoreError;
 use crate::columns::{JsonText, row};
@@ -47,9 +47,7 @@ impl ScheduleNew {
     /// The row of a schedule whose runs a shard owns.
     pub(crate) fn new(mut schedule: Schedule, shard: u16) -> Result<Self, StoreError> {
         let items = stored_items(schedule.generation, &schedule.payload);
-        let payload = std::mem::take(&mut schedule.payload);
-        (schedule.payload.from, schedule.payload.units_max) = (payload.from, payload.units_max);
-        let payload = payload.json;
+        let payload = take_payload(&mut schedule).json;
         Ok(Self {
             uid: schedule.uid,
             done_us: done_us(&schedule),

@@ -139,7 +139,8 @@ pub(crate) async fn dates_change_with_all_schedules_or_not_at_all(place: &Place)
     let store = place.open().await;
     let (first, other) = (calendar("a", 1, &[]), calendar("b", 1, &[]));
     store.write_plan(vec![put_calendar(&first, vec![]), put_calendar(&other, vec![])]).await.unwrap();
-    let (one, two) = (by("one", &[&first, &other]), by("two", &[&first]));
+    let (mut one, two) = (by("one", &[&first, &other]), by("two", &[&first]));
+    one.payload = one.payload.with_items("acme\t7\t1\n");
     store.write_plan(vec![put(&one, None, vec![]), put(&two, None, vec![])]).await.unwrap();
     let second = calendar("a", 2, &["2026-12-31"]);
     let refused = async |users: Vec<CalendarUser>| {
@@ -160,6 +161,7 @@ pub(crate) async fn dates_change_with_all_schedules_or_not_at_all(place: &Place)
     assert_eq!(store.calendar_users(other.uid, None, 9).await.unwrap(), ["one"]);
     let third = calendar("b", 2, &["2027-01-01"]);
     let now = stored(&*store, "one").await;
+    assert_eq!((now.generation, &now.payload), (one.generation + 1, &one.payload), "its items stay");
     store.write_plan(vec![put_calendar(&third, vec![user(&now, &third)])]).await.unwrap();
     assert_eq!(stored(&*store, "one").await.timing.exclude.len(), 2);
     assert_eq!(store.audit("default", &Default::default(), None, 99).await.unwrap().len(), 9);
