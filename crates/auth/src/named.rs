@@ -181,7 +181,7 @@ mod tests {
 
     /// Texts of requests that name no resource outside of what the request names otherwise. Filters may; what they name is
     /// looked for in the request's own namespace only.
-    const NO_NAMES: [&str; 43] = [
+    const NO_NAMES: [&str; 44] = [
         "alert_id",
         "calendar_id",
         "cron",
@@ -224,6 +224,7 @@ mod tests {
         "source",
         "time_zone",
         "uid",
+        "units_field",
         "url",
     ];
     /// Nor do these, which only answers have.
