@@ -58,9 +58,9 @@ impl PolicyLimits {
         Self { key: key.to_owned(), units, ..self }
     }
 
-    /// What is allowed, where an event of this key may not take so many tokens; an empty key and 0 are those of its schedule. One
-    /// token is never too much: where nothing is allowed, it waits.
-    pub fn exceeded(&self, key: &str, units: u32) -> Option<String> {
+    /// How many tokens an event of this key asks for, and what is allowed, where that is less; an empty key and 0 are those of its
+    /// schedule. One token is never too much: where nothing is allowed, it waits.
+    pub fn exceeded(&self, key: &str, units: u32) -> Option<(u32, String)> {
         let units = if units == 0 { self.units } else { units };
         if units <= 1 {
             return None;
@@ -73,22 +73,18 @@ impl PolicyLimits {
         });
         let least = self.least.iter().chain(&of_key).min_by_key(|(most, _)| *most);
         let (most, whose) = least.filter(|(most, _)| units > *most)?;
-        Some(format!("at most {}, the max_in_flight of {whose}", most.max(&1)))
+        Some((units, format!("at most {}, the max_in_flight of {whose}", most.max(&1))))
     }
 
     /// What of a schedule exceeds its limits: of its items the first.
     pub fn faults(&self, schedule: &Schedule) -> Vec<UnitFault> {
         let limits = self.clone().with_defaults(schedule.key.as_deref().unwrap_or_default(), schedule.units);
-        let own = limits.exceeded("", 0).map(|expected| UnitFault {
-            field: "units".to_owned(),
-            units: schedule.units,
-            expected,
-        });
+        let fault = |field: String, (units, expected): (u32, String)| UnitFault { field, units, expected };
+        let own = limits.exceeded("", 0).map(|exceeded| fault("units".to_owned(), exceeded));
         let mut items = of_lines(&schedule.payload.items).enumerate();
         let item = items.find_map(|(index, item)| {
-            let expected = limits.exceeded(item.key, item.units)?;
-            let units = if item.units == 0 { schedule.units } else { item.units };
-            Some(UnitFault { field: format!("items[{index}].units"), units, expected })
+            let exceeded = limits.exceeded(item.key, item.units)?;
+            Some(fault(format!("items[{index}].units"), exceeded))
         });
         // Where each item says its own, the schedule's is nobody's.
         let is_used = schedule.payload.items.is_empty()
@@ -122,7 +118,11 @@ mod tests {
 
     #[test]
     fn the_least_limit_is_told_with_its_owner() {
-        let told = |limits: PolicyLimits, key: &str, units| limits.exceeded(key, units);
+        let told = |limits: PolicyLimits, key: &str, units| {
+            let (asked, expected) = limits.exceeded(key, units)?;
+            assert_eq!(asked, units);
+            Some(expected)
+        };
         assert_eq!(told(limits(10, &[]), "big", 10), None);
         let expected = "at most 10, the max_in_flight of its policy own";
         assert_eq!(told(limits(10, &[20]), "big", 11).as_deref(), Some(expected));
@@ -134,6 +134,9 @@ mod tests {
         assert_eq!(told(limits(10, &[8]), "", 6).as_deref(), Some(expected));
         assert_eq!(told(limits(0, &[]), "", 1), None, "it waits");
         assert_eq!(told(PolicyLimits::default(), "", 1_000), None);
+        let of_schedule = limits(10, &[]).with_defaults("big", 11);
+        let expected = "at most 10, the max_in_flight of its policy own".to_owned();
+        assert_eq!(of_schedule.exceeded("", 0), Some((11, expected)));
     }
 
     #[test]

@@ -170,10 +170,10 @@ impl Writer<'_> {
                     NoPage::ever(format!("it has more than {EVENTS_MAX} items, the most of a list")).into()
                 );
             }
-            if let Some(above) = self.limits.exceeded(&item.key, item.units) {
+            if let Some((units, expected)) = self.limits.exceeded(&item.key, item.units) {
                 let at = self.pager.items() + 1;
                 return Err(
-                    NoPage::yet(format!("item {at} takes {} tokens, expected {above}", item.units)).into()
+                    NoPage::yet(format!("item {at} takes {units} tokens, expected {expected}")).into()
                 );
             }
             let whole = self.pager.push(&item);

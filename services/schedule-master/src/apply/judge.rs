@@ -60,6 +60,8 @@ pub(super) struct Judged<'a> {
     pub(super) planning: &'a mut Planning,
     /// What schedules may use.
     pub(super) policies: &'a mut HashMap<Key, Known>,
+    /// Policies as they will be.
+    pub(super) above: &'a mut parents::Known,
     pub(super) refusals: &'a mut Vec<Refusal>,
 }
 
@@ -155,10 +157,12 @@ impl ScheduleMaster {
         progress.begin(CallStage::Check, given.count());
         let mut planning = Planning::default();
         planning.notes.remember(&given);
-        let mut policies = self.policy_uids(&given).await?;
+        let (mut policies, mut above) = (HashMap::new(), parents::Known::new());
         let given_policies = std::mem::take(&mut given.policies);
-        let mut judged = Judged { planning: &mut planning, policies: &mut policies, refusals };
+        let mut judged =
+            Judged { planning: &mut planning, policies: &mut policies, above: &mut above, refusals };
         self.judge_policies(given_policies, actor, &mut judged, progress).await?;
+        self.stored_uids(&given, &mut policies, &mut above).await?;
         let mut calendars = self.known_calendars(&given.schedules).await?;
         for given in std::mem::take(&mut given.calendars) {
             progress.add(1);
@@ -283,8 +287,13 @@ impl ScheduleMaster {
         Ok(Some(Planned { again, ..Planned::new(reference, stored.is_none(), change) }))
     }
 
-    /// The uids of the stored policies among those that the schedules use.
-    async fn policy_uids(&self, given: &Gathered) -> Result<HashMap<Key, Known>, Status> {
+    /// Adds the stored policies among those that the schedules use, unless they change. A policy `above` them may.
+    async fn stored_uids(
+        &self,
+        given: &Gathered,
+        policies: &mut HashMap<Key, Known>,
+        above: &mut parents::Known,
+    ) -> Result<(), Status> {
         let mut wanted: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for Given { reference, message } in &given.schedules {
             let namespace = reference.name.namespace.as_str();
@@ -292,18 +301,19 @@ impl ScheduleMaster {
                 wanted.entry(namespace).or_default().insert(policy.id);
             }
         }
-        let (mut found, mut above) = (HashMap::new(), parents::Known::new());
         for (namespace, ids) in wanted {
             let ids: Vec<String> = ids.into_iter().collect();
             for ids in ids.chunks(CHUNK) {
                 for policy in self.store().policies(namespace, ids).await.map_err(status)? {
-                    let limits = Some(self.limits_of(&policy, &mut above).await?);
-                    let known = Known { uid: policy.uid, shard: policy.shard, limits };
-                    found.insert((policy.namespace, policy.id), known);
+                    let key = (policy.namespace.clone(), policy.id.clone());
+                    if policies.get(&key).is_none_or(|known| known.limits.is_none()) {
+                        let limits = Some(self.limits_of(&policy, above).await?);
+                        policies.insert(key, Known { uid: policy.uid, shard: policy.shard, limits });
+                    }
                 }
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     async fn stored_schedules(

@@ -34,7 +34,6 @@ impl ScheduleMaster {
         judged: &mut Judged<'_>,
         progress: &Progress,
     ) -> Result<(), Status> {
-        let mut above = parents::Known::new();
         for (level, given) in by_level(given).into_iter().enumerate() {
             for chunk in chunks(given, CHUNK) {
                 let stored = self.stored_policies(&chunk).await?;
@@ -47,7 +46,7 @@ impl ScheduleMaster {
                             (&given, level),
                             stored.get(&key),
                             actor,
-                            (&mut above, &mut judged.planning.notes),
+                            (&mut *judged.above, &mut judged.planning.notes),
                         )
                         .await?
                     {

@@ -72,12 +72,7 @@ impl<'m> Upload<'m> {
                 self.master.admit_events(self.namespace, number.into()).await?;
             }
             let item = checked(item, number)?;
-            if let Some(expected) = self.limits.exceeded(&item.key, item.units) {
-                let units = if item.units == 0 {
-                    "as many as the schedule says".to_owned()
-                } else {
-                    item.units.to_string()
-                };
+            if let Some((units, expected)) = self.limits.exceeded(&item.key, item.units) {
                 return Err(FieldError::new(format!("items[{number}].units"), units, expected).into());
             }
             let whole = self.pager.push(&item);
