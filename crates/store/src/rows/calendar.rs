@@ -91,7 +91,6 @@ row! {
         fixed {}
         changing {
             spec: String,
-            items: String,
             generation: i64,
             updated_us: i64,
             done_us: Option<i64>,
@@ -103,11 +102,10 @@ impl RewrittenRow {
     /// What changes of a schedule's row.
     pub(crate) fn new(mut schedule: Schedule) -> Result<Self, StoreError> {
         // Items count only under the generation that they name.
-        let items = stored_items(schedule.generation, &schedule.payload);
+        let _ = stored_items(schedule.generation, &schedule.payload);
         take_payload(&mut schedule);
         Ok(Self {
             uid: schedule.uid,
-            items,
             spec: json(&schedule)?,
             generation: schedule.generation,
             updated_us: schedule.updated_us,

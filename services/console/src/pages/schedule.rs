@@ -352,6 +352,9 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                     @if schedule.policy.is_empty() { "none: nothing limits it" }
                     @else { a href=(to(&schedule.policy)) { (short(&schedule.policy)) } }
                 }
+                @if schedule.units.is_some_and(|units| units > 1) {
+                    dt { "Tokens of an event" } dd { (schedule.units.unwrap_or(1)) ", unless its item says otherwise" }
+                }
                 dt { "Priority" } dd { (schedule.priority.unwrap_or(5)) " of 0 to 9" }
                 dt { "Goes to" }
                 dd {

@@ -144,7 +144,9 @@ async fn effects(visit: &Visit, schedule: &v1::Schedule, read: &Read) -> Vec<Mar
     ];
     if !read.rows.is_empty() {
         effects.push(html! {
-            (count(read.items)) " read without a fault, " (count(read.keyed)) " of them with a key. "
+            (count(read.items)) " read without a fault, " (count(read.keyed)) " of them with a key"
+            @if read.with_units > 0 { ", " (count(read.with_units)) " with units" }
+            ". "
             @if (read.rows.len() as u64) < u64::from(read.items) { "The first " (read.rows.len()) ":" } @else { "All of them:" }
             (rows(&read.rows))
         });
@@ -154,13 +156,22 @@ async fn effects(visit: &Visit, schedule: &v1::Schedule, read: &Read) -> Vec<Mar
 }
 
 fn rows(rows: &[Row]) -> Markup {
+    let has_units = rows.iter().any(|row| row.units > 0);
     html! {
         div.scroll role="group" aria-label="The first items" tabindex="0" {
             table.fires {
-                thead { tr { th.n scope="col" { "Event" } th scope="col" { "Key" } th scope="col" { "Data" } } }
+                thead { tr {
+                    th.n scope="col" { "Event" } th scope="col" { "Key" }
+                    @if has_units { th.n scope="col" { "Units" } }
+                    th scope="col" { "Data" }
+                } }
                 tbody {
                     @for (at, row) in rows.iter().enumerate() {
-                        tr { td.n { (at) } td { (row.key) } td { code { (row.data) } } }
+                        tr {
+                            td.n { (at) } td { (row.key) }
+                            @if has_units { td.n { @if row.units > 0 { (row.units) } } }
+                            td { code { (row.data) } }
+                        }
                     }
                 }
             }
@@ -196,12 +207,19 @@ fn drawn(schedule: &v1::Schedule, said: &Said, problem: Option<Problem>) -> Body
                 p.hint id="hint-key_field" { "The member or column that says whose an item is, such as tenant; none where empty." }
             }
             div.field {
+                label for="units_field" { "Units" }
+                input #units_field name="units_field" value=(said.units_field) autocomplete="off" spellcheck="false"
+                    aria-describedby="hint-units_field";
+                p.hint id="hint-units_field" { "The member or column that says how many tokens an item's event takes, 1 to 1,000; "
+                    "as the schedule says where an item lacks it." }
+            }
+            div.field {
                 label for="wrapped" { "An item is" }
                 select #wrapped name="wrapped" aria-describedby="hint-wrapped" {
                     option value="" selected[!said.wrapped] { "its data" }
-                    option value="true" selected[said.wrapped] { "an object of data and key" }
+                    option value="true" selected[said.wrapped] { "an object of data, key and units" }
                 }
-                p.hint id="hint-wrapped" { "{\"data\": …, \"key\": \"acme\"}: of JSON only, and with no key named above." }
+                p.hint id="hint-wrapped" { "{\"data\": …, \"key\": \"acme\", \"units\": 3}: of JSON only, and with no key or units named above." }
             }
             // Last: what stands above must be known before it comes.
             div.field {

@@ -211,6 +211,11 @@ pub(crate) const SCHEDULE: &[Group] = &[
         fields: &[
             number("events", "Events per trigger", "1 to 10,000,000; 1 where empty."),
             line("policy", "Policy", "The id of a policy; nothing limits it where empty."),
+            number(
+                "units",
+                "Tokens of an event",
+                "How many an event takes of its policy, of those above and of its key: 1 to 1,000; 1 where empty.",
+            ),
             line("key", "Key", "As what its events count where the policy counts by key, such as a tenant."),
             line("key_label", "Key by label", "Instead: the name of a label below, whose value is the key."),
             number("priority", "Priority", "0 (last) to 9 (first); 5 where empty."),
@@ -285,7 +290,7 @@ pub(crate) const SCHEDULE: &[Group] = &[
                 "items",
                 "Items",
                 "What each event carries of its own, 1,000 at most; events per trigger stays empty then. \
-                 [{\"data\": {\"tenant\": 7}, \"key\": \"acme\"}]",
+                 [{\"data\": {\"tenant\": 7}, \"key\": \"acme\", \"units\": 3}]",
             ),
             of_kind(Kind::Pairs, "labels", "Labels", "name=value, one on each line: team=storage."),
         ],
@@ -307,6 +312,11 @@ pub(crate) const SCHEDULE: &[Group] = &[
             ),
             of_kind(Kind::Choice(FORMATS), "items_from.http.format", "Format", "How its items are written."),
             line("items_from.http.key_field", "Key of an item", "The member or column that is its key."),
+            line(
+                "items_from.http.units_field",
+                "Tokens of an item",
+                "The member or column that says how many its event takes; as above where an item lacks it.",
+            ),
             line(
                 "items_from.http.items_field",
                 "Member with the items",

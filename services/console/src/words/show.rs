@@ -48,9 +48,13 @@ pub(crate) fn events_of(schedule: &Schedule) -> u32 {
 
 /// As [`events_of`], in words.
 pub(crate) fn events_said(schedule: &Schedule) -> String {
-    match schedule.items_from {
+    let events = match schedule.items_from {
         Some(_) => "An event for each item of a list".to_owned(),
         None => counted(schedule.events.unwrap_or(1), "event"),
+    };
+    match schedule.units.unwrap_or(1) {
+        0 | 1 => events,
+        units => format!("{events} of {} each", counted(units, "token")),
     }
 }
 

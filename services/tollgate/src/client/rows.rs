@@ -34,11 +34,15 @@ pub(super) fn active(pause: Option<&v1::Pause>) -> String {
     if pause.is_some() { "PAUSED" } else { "ACTIVE" }.to_owned()
 }
 
-/// How many events each run has; a list says so when it is fetched.
+/// How many events each run has, a list says so when it is fetched; and how many tokens each takes, where that is more than one.
 fn events_of(schedule: &v1::Schedule) -> String {
-    match schedule.items_from {
+    let events = match schedule.items_from {
         Some(_) => "a list".to_owned(),
         None => schedule.events.unwrap_or(1).to_string(),
+    };
+    match schedule.units.unwrap_or(1) {
+        0 | 1 => events,
+        units => format!("{events} (units {units})"),
     }
 }
 

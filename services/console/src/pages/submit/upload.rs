@@ -39,6 +39,7 @@ const UNREAD_MAX_BYTES: usize = 64 * 1024 * 1024;
 pub(super) struct Said {
     pub(super) format: String,
     pub(super) key_field: String,
+    pub(super) units_field: String,
     pub(super) wrapped: bool,
 }
 
@@ -46,6 +47,8 @@ pub(super) struct Said {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) key: String,
+    /// 0 where it does not say.
+    pub(super) units: u32,
     pub(super) data: String,
 }
 
@@ -56,6 +59,8 @@ pub(super) struct Read {
     pub(super) items: u32,
     /// Items with a key.
     pub(super) keyed: u32,
+    /// Items that say how many tokens their events take.
+    pub(super) with_units: u32,
     /// The first ones; none where they are not known any more.
     pub(super) rows: Vec<Row>,
 }
@@ -66,7 +71,7 @@ pub(super) async fn take(
     schedule: &str,
     (body, boundary): (Body, String),
 ) -> (Said, Result<Read, Problem>) {
-    let small = ["format", "key_field", "wrapped"].into_iter();
+    let small = ["format", "key_field", "units_field", "wrapped"].into_iter();
     let limits = small.fold(SizeLimit::new(), |limits, name| limits.for_field(name, FIELD_MAX_BYTES));
     let constraints = Constraints::new().size_limit(limits);
     let mut form = Multipart::with_constraints(body.into_data_stream(), boundary, constraints);
@@ -106,6 +111,7 @@ async fn file(
             match name.as_str() {
                 "format" => said.format = text,
                 "key_field" => said.key_field = text,
+                "units_field" => said.units_field = text,
                 "wrapped" => said.wrapped = text == "true",
                 _ => {}
             }
@@ -130,8 +136,10 @@ fn options(said: &Said, file_name: &str) -> Result<Options, Problem> {
         ("csv", _) | ("", "csv") => Format::Csv,
         _ => return Err(wrong("format", "the file's name does not say it: choose how the list is written")),
     };
-    let key_field = Some(said.key_field.clone()).filter(|name| !name.is_empty());
-    Ok(Options { packing: Packing::Detect, key_field, wrapped: said.wrapped, ..Options::new(format) })
+    let named = |name: &String| Some(name.clone()).filter(|name| !name.is_empty());
+    let (key_field, units_field) = (named(&said.key_field), named(&said.units_field));
+    let (packing, wrapped) = (Packing::Detect, said.wrapped);
+    Ok(Options { packing, key_field, units_field, wrapped, ..Options::new(format) })
 }
 
 /// Sends the items of a file to the service, which holds them.
@@ -205,15 +213,16 @@ async fn pump(
 }
 
 fn items(items: Vec<Item>) -> Part {
-    let items = items.into_iter().map(|Item { data, key }| v1::Item { data, key }).collect();
+    let items = items.into_iter().map(|Item { data, key, units }| v1::Item { data, key, units }).collect();
     Part::Items(v1::Items { items })
 }
 
 impl Read {
     fn note(&mut self, item: &Item) {
         self.keyed += u32::from(!item.key.is_empty());
+        self.with_units += u32::from(item.units > 0);
         if self.rows.len() < ROWS {
-            self.rows.push(Row { key: item.key.clone(), data: shortened(&item.data) });
+            self.rows.push(Row { key: item.key.clone(), units: item.units, data: shortened(&item.data) });
         }
     }
 }

@@ -227,12 +227,6 @@ async fn what_is_not_allowed_is_named_before_anything_is_sent() {
         ("?payload={", &[NDJSON][..], 400, "payload: "),
         ("?keyField=a&key_field=b", &[NDJSON][..], 400, "key_field: expected one"),
         ("?unitsField=a&units_field=b", &[NDJSON][..], 400, "units_field: expected one"),
-        (
-            "?unitsField=n",
-            &[NDJSON][..],
-            400,
-            "line 1: n: 0 is not allowed, expected a whole number from 1 to 1000",
-        ),
         ("?wrapped=true&unitsField=n", &[NDJSON][..], 400, "units_field: not beside wrapped"),
         ("?wrapped=1", &[NDJSON][..], 400, "wrapped: \"1\" is not allowed, expected true or false"),
         ("?wrapped=true", &kind("text/csv")[..], 400, "wrapped: not with CSV"),
@@ -242,6 +236,16 @@ async fn what_is_not_allowed_is_named_before_anything_is_sent() {
         assert!(answer["message"].as_str().unwrap().contains(part), "{query} {answer}");
     }
     assert_eq!(fake.seen(), []);
+}
+
+#[tokio::test]
+async fn what_is_no_number_of_tokens_is_told_with_its_line() {
+    let fake = Fake::default();
+    let body = Body::from("{\"n\":1}\n{\"n\":0}\n");
+    let (status, answer) = post(&fake.gateway(), "?units_field=n", &[NDJSON], body, "a").await;
+    let said = "line 2: n: 0 is not allowed, expected a whole number from 1 to 1000";
+    assert_eq!((status, answer["message"].as_str()), (400, Some(said)), "{answer}");
+    assert_ne!(fake.seen()[0].ended, Some(true));
 }
 
 /// The one end that a stream has is that of a body which is whole.

@@ -18,6 +18,8 @@ pub(super) const KEYS_MAX: usize = 1_000_000;
 const LOOK_ITEMS: u64 = 4_096;
 /// How often a line is drawn.
 const DRAWN_US: i64 = 250_000;
+/// Stands before an item's units, where a length would: none is so long.
+const UNITS: u64 = u64::MAX;
 /// Characters of a digest that name a submission: 160 bits.
 const NAME_CHARS: usize = 40;
 
@@ -29,6 +31,8 @@ pub(super) struct Checked {
     pub(super) bytes: u64,
     /// Items with a key.
     pub(super) keyed: u64,
+    /// The most tokens that an item says that its event takes; 0 where none says so.
+    pub(super) units_max: u32,
     /// Hashes of different keys; none where there are too many.
     keys: Option<HashSet<u64>>,
     /// What they are known by.
@@ -70,6 +74,11 @@ impl ItemsDigest {
             self.0.update((part.len() as u64).to_be_bytes());
             self.0.update(part);
         }
+        // Without units, a list has the name that it had before there were any.
+        if item.units > 0 {
+            self.0.update(UNITS.to_be_bytes());
+            self.0.update(item.units.to_be_bytes());
+        }
     }
 
     pub(super) fn finish(self) -> [u8; 32] {
@@ -84,12 +93,14 @@ impl ItemsDigest {
 pub(super) fn all(source: &Source) -> anyhow::Result<Checked> {
     let (mut line, clock) = (Line::new(), Clock::system());
     let (mut items, mut digest, hasher) = (source.items()?, ItemsDigest::default(), RandomState::new());
-    let mut checked = Checked { count: 0, bytes: 0, keyed: 0, keys: Some(HashSet::new()), digest: [0; 32] };
+    let mut checked =
+        Checked { count: 0, bytes: 0, keyed: 0, units_max: 0, keys: Some(HashSet::new()), digest: [0; 32] };
     let mut drawn_us = clock.wall_us();
     while let Some(item) = items.next()? {
         digest.add(&item);
         checked.count += 1;
         checked.bytes += item.data.len() as u64;
+        checked.units_max = checked.units_max.max(item.units);
         if !item.key.is_empty() {
             checked.keyed += 1;
             if let Some(keys) = &mut checked.keys {
@@ -112,12 +123,29 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    fn checked(items: &[(&str, &str)]) -> Checked {
+    fn with_units(items: &[(&str, &str, u32)]) -> Checked {
         let mut digest = ItemsDigest::default();
-        for (data, key) in items {
-            digest.add(&Item { data: (*data).to_owned(), key: (*key).to_owned() });
+        for (data, key, units) in items {
+            digest.add(&Item { data: (*data).to_owned(), key: (*key).to_owned(), units: *units });
         }
-        Checked { count: 0, bytes: 0, keyed: 0, keys: None, digest: digest.finish() }
+        Checked { count: 0, bytes: 0, keyed: 0, units_max: 0, keys: None, digest: digest.finish() }
+    }
+
+    fn checked(items: &[(&str, &str)]) -> Checked {
+        with_units(&items.iter().map(|(data, key)| (*data, *key, 0)).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn units_are_a_part_of_what_is_submitted() {
+        let name =
+            |items: &[(&str, &str, u32)]| with_units(items).request_id(&v1::SubmissionHeader::default());
+        let names = [
+            name(&[("1", "", 0), ("2", "", 0)]),
+            name(&[("1", "", 1), ("2", "", 0)]),
+            name(&[("1", "", 0), ("2", "", 1)]),
+            name(&[("1", "", 0), ("2", "", 12)]),
+        ];
+        assert!((0..names.len()).all(|at| !names[at + 1..].contains(&names[at])), "{names:?}");
     }
 
     #[test]

@@ -60,8 +60,13 @@ pub(crate) struct SubmitArgs {
     #[arg(long, value_name = "NAME")]
     key_field: Option<String>,
 
-    /// Each item is an object of "data", and of "key" where it has one, and of nothing else
-    #[arg(long, conflicts_with = "key_field")]
+    /// The member of each item, or the column, that says how many tokens the event takes, 1 to 1000; as the schedule says where an
+    /// item lacks it
+    #[arg(long, value_name = "NAME")]
+    units_field: Option<String>,
+
+    /// Each item is an object of "data", of "key" and "units" where it has them, and of nothing else
+    #[arg(long, conflicts_with_all = ["key_field", "units_field"])]
     wrapped: bool,
 
     /// Names the submission, so that it makes one run however often it is repeated [default: made of all that is submitted]
@@ -159,6 +164,7 @@ fn show_checked(session: &Session, checked: &Checked) -> anyhow::Result<()> {
             "items": checked.count,
             "bytes": checked.bytes,
             "keyedItems": checked.keyed,
+            "unitsMax": checked.units_max,
             "keys": checked.keys(),
         }));
     }
@@ -168,7 +174,13 @@ fn show_checked(session: &Session, checked: &Checked) -> anyhow::Result<()> {
         (_, Some(keys)) => format!("{keyed} with a key, {keys} different ones"),
         (_, None) => format!("{keyed} with a key, more than {} different ones", check::KEYS_MAX),
     };
-    session.printer.line(&format!("{count} items, {bytes} bytes of data, {keys} (dry run: nothing was sent)"))
+    let units = match checked.units_max {
+        0 => String::new(),
+        most => format!(", {most} units at most"),
+    };
+    session
+        .printer
+        .line(&format!("{count} items, {bytes} bytes of data, {keys}{units} (dry run: nothing was sent)"))
 }
 
 /// Adds the name of what was being read to an error.

@@ -233,7 +233,10 @@ fn requests(
     let items = futures::stream::unfold(batches, |mut batches| async move {
         match batches.recv().await {
             Some(Next::Items(items)) => {
-                let items = items.into_iter().map(|Item { data, key }| v1::Item { data, key }).collect();
+                let items = items
+                    .into_iter()
+                    .map(|Item { data, key, units }| v1::Item { data, key, units })
+                    .collect();
                 Some((Part::Items(v1::Items { items }), batches))
             }
             Some(Next::End) => None,

@@ -35,6 +35,7 @@ impl Source {
         let options = Options {
             packing,
             key_field: args.key_field.clone(),
+            units_field: args.units_field.clone(),
             wrapped: args.wrapped,
             ..Options::new(format(args)?)
         };

@@ -59,15 +59,23 @@ async fn a_file_is_sent_on_as_it_comes_however_it_is_cut() {
         assert_eq!((items.len(), read.keyed, read.rows.len()), (5_000, 5_000, ROWS));
         assert_eq!(
             items[4_999],
-            v1::Item { data: r#"{"n": 4999, "who": "t1"}"#.to_owned(), key: "t1".to_owned() }
+            v1::Item { data: r#"{"n": 4999, "who": "t1"}"#.to_owned(), key: "t1".to_owned(), units: 0 }
         );
-        assert_eq!(read.rows[1], Row { key: "t1".to_owned(), data: r#"{"n": 1, "who": "t1"}"#.to_owned() });
+        assert_eq!(
+            read.rows[1],
+            Row { key: "t1".to_owned(), units: 0, data: r#"{"n": 1, "who": "t1"}"#.to_owned() }
+        );
     }
     let (items, _) = sent(form(&[("format", "csv")], ("list.txt", b"a,b\n1,x\n"), 3)).await;
     assert_eq!(items[0].data, r#"{"a":"1","b":"x"}"#);
-    let wrapped = br#"[{"data": 7, "key": "acme"}]"#;
+    let fields = [("format", ""), ("units_field", "n")];
+    let (items, read) = sent(form(&fields, ("list.csv", b"a,n\n1,12\n2,\n"), 3)).await;
+    assert_eq!(items.iter().map(|item| item.units).collect::<Vec<_>>(), [12, 0]);
+    let read = read.unwrap();
+    assert_eq!((read.with_units, read.rows[0].units), (1, 12));
+    let wrapped = br#"[{"data": 7, "key": "acme", "units": 3}]"#;
     let (items, _) = sent(form(&[("wrapped", "true")], ("LIST.JSON.GZ", wrapped), 64)).await;
-    assert_eq!(items, [v1::Item { data: "7".to_owned(), key: "acme".to_owned() }]);
+    assert_eq!(items, [v1::Item { data: "7".to_owned(), key: "acme".to_owned(), units: 3 }]);
     let long = format!("\"{}\"\n", "é".repeat(1_000));
     let (_, read) = sent(form(&[], ("a.jsonl", long.as_bytes()), 64)).await;
     assert_eq!(read.unwrap().rows[0].data.chars().count(), ROW_CHARS + 1);
@@ -89,6 +97,11 @@ async fn the_first_fault_is_told_with_its_line() {
     assert!(fault.contains("there are no items, expected at least one"), "{fault}");
     let fault = told(&[("wrapped", "true"), ("key_field", "x")], "a.json", "[]").await;
     assert!(fault.starts_with("key_field: not beside wrapped"), "{fault}");
+    let fault = told(&[("units_field", "n")], "a.csv", "n\n1\n1001\n").await;
+    assert!(
+        fault.starts_with("line 3: n: \"1001\" is not allowed, expected a whole number from 1"),
+        "{fault}"
+    );
     let pieces = [Ok::<_, std::io::Error>(Bytes::from_static(
         b"------b0\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.csv\"\r\n\r\na\n1\n",
     ))];
