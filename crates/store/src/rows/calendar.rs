@@ -91,6 +91,7 @@ row! {
         fixed {}
         changing {
             spec: String,
+            items: String,
             generation: i64,
             updated_us: i64,
             done_us: Option<i64>,
@@ -102,10 +103,11 @@ impl RewrittenRow {
     /// What changes of a schedule's row.
     pub(crate) fn new(mut schedule: Schedule) -> Result<Self, StoreError> {
         // Items count only under the generation that they name.
-        let _ = stored_items(schedule.generation, &schedule.payload);
+        let items = stored_items(schedule.generation, &schedule.payload);
         take_payload(&mut schedule);
         Ok(Self {
             uid: schedule.uid,
+            items,
             spec: json(&schedule)?,
             generation: schedule.generation,
             updated_us: schedule.updated_us,
