@@ -58,8 +58,8 @@ impl PolicyLimits {
         Self { key: key.to_owned(), units, ..self }
     }
 
-    /// How many tokens an event of this key asks for, and what is allowed, where that is less; an empty key and 0 are those of its
-    /// schedule. One token is never too much: where nothing is allowed, it waits.
+    /// How many tokens an event of this key asks for, and what is allowed, where that is less; an empty key and 0 are those of
+    /// its schedule. One token is never too much: where nothing is allowed, it waits.
     pub fn exceeded(&self, key: &str, units: u32) -> Option<(u32, String)> {
         let units = if units == 0 { self.units } else { units };
         if units <= 1 {

@@ -15,8 +15,8 @@ pub(crate) fn stored_items(generation: i64, payload: &Payload) -> String {
     if payload.items.is_empty() { String::new() } else { format!("{generation}\n{}", payload.items) }
 }
 
-/// Takes out what the `payload` and `items` columns hold. What the `spec` column has of it stays: where a list is fetched, and the
-/// most units that an item says.
+/// Takes out what the `payload` and `items` columns hold. What the `spec` column has of it stays: where a list is fetched, and
+/// the most units that an item says.
 pub(crate) fn take_payload(schedule: &mut Schedule) -> Payload {
     let mut payload = std::mem::take(&mut schedule.payload);
     schedule.payload.from = payload.from.take();

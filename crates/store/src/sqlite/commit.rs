@@ -2,8 +2,8 @@
 //!
 //! In: commits, each with its fence. Out: all of them written and committed, or an error, and a transaction that may be open.
 //! Runs that change, batches, the done queue, and which events of a run have not started, of which nearly every commit consists,
-//! go by one command for all (`plain`); what is rarer goes before it, a statement for each kind of row. Not here: what becomes of the others when
-//! one fails (`line`).
+//! go by one command for all (`plain`); what is rarer goes before it, a statement for each kind of row. Not here: what becomes of
+//! the others when one fails (`line`).
 
 use serde::Serialize;
 use sqlx::SqliteConnection;

@@ -126,7 +126,7 @@ async fn what_cannot_be_read_does_not_leave_and_stops_no_other_run() {
     let well = of("a", 1, 7);
     let (stuck, other) = futures::future::join(stuck, get(&items, &well)).await;
     assert_eq!(other.unwrap().key, "k7");
-    let told = "not sent: its item cannot be read: line 1 has no tab";
+    let told = "not sent: its item cannot be read: line 1 is no item's";
     assert!(
         stuck.iter().all(|sent| matches!(sent, Sent::NotSent { message, .. } if message == told)),
         "{stuck:?}"

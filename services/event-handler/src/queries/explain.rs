@@ -222,29 +222,10 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
         Reason::SchedulePaused(pause) => reason(Code::SchedulePaused, paused("its schedule", pause)),
         Reason::PolicyPaused(pause) => reason(Code::PolicyPaused, paused("its policy", pause)),
         Reason::AllPaused(pause) => reason(Code::DispatchPaused, paused("dispatch", pause)),
-        Reason::PolicyFull { held, limit, .. } if held >= limit => {
-            reason(Code::LimitReached, format!("all tokens of its policy are held ({held} of {limit})"))
-        }
-        Reason::PolicyFull { held, limit, units } => reason(
-            Code::LimitReached,
-            format!("it takes {units} tokens of its policy, and {held} of {limit} are held"),
-        ),
-        Reason::KeyFull { key, held, limit, .. } if held >= limit => reason(
-            Code::KeyLimitReached,
-            format!("{} hold all tokens that they may have ({held} of {limit})", of_key(key)),
-        ),
-        Reason::KeyFull { key, held, limit, units } => reason(
-            Code::KeyLimitReached,
-            format!("it takes {units} tokens, and {} hold {held} of {limit} that they may have", of_key(key)),
-        ),
-        Reason::AboveLimit { units, limit, key } => {
-            let whose = key.as_ref().map_or("its policy has".to_owned(), |key| format!("{} may have", of_key(key)));
-            reason(Code::AboveLimit, format!("it takes {units} tokens, and {whose} {limit}: it does not start"))
-        }
-        Reason::TokensKept { run, units } => reason(
-            Code::TokensKept,
-            format!("tokens that come back are kept for an event of the run {run}, which takes {units} and is before it"),
-        ),
+        Reason::PolicyFull { .. }
+        | Reason::KeyFull { .. }
+        | Reason::AboveLimit { .. }
+        | Reason::TokensKept { .. } => of_tokens(given),
         Reason::KeyRateLimited { key, wait_us } => reason(
             Code::KeyRateExhausted,
             format!("the rate of {} lets the next one start in {}", of_key(key), seconds(*wait_us)),
@@ -285,6 +266,45 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
             v1::Reason { code, message: format!("by {policy}, a policy above its own: {message}") }
         }
         Reason::Turn => reason(Code::InLine, "its turn has not come".to_owned()),
+    }
+}
+
+/// Why an event does not have the tokens that it takes.
+fn of_tokens(given: &Reason) -> v1::Reason {
+    use v1::ReasonCode as Code;
+    match given {
+        Reason::PolicyFull { held, limit, .. } if held >= limit => {
+            reason(Code::LimitReached, format!("all tokens of its policy are held ({held} of {limit})"))
+        }
+        Reason::PolicyFull { held, limit, units } => reason(
+            Code::LimitReached,
+            format!("it takes {units} tokens of its policy, and {held} of {limit} are held"),
+        ),
+        Reason::KeyFull { key, held, limit, .. } if held >= limit => reason(
+            Code::KeyLimitReached,
+            format!("{} hold all tokens that they may have ({held} of {limit})", of_key(key)),
+        ),
+        Reason::KeyFull { key, held, limit, units } => reason(
+            Code::KeyLimitReached,
+            format!("it takes {units} tokens, and {} hold {held} of {limit} that they may have", of_key(key)),
+        ),
+        Reason::AboveLimit { units, limit, key } => {
+            let whose = match key {
+                Some(key) => format!("{} may have", of_key(key)),
+                None => "its policy has".to_owned(),
+            };
+            let message = format!(
+                "it takes {units} tokens, and {whose} {limit}: raise that max_in_flight, or cancel its run"
+            );
+            reason(Code::AboveLimit, message)
+        }
+        Reason::TokensKept { run, units } => {
+            let message = format!(
+                "tokens that come back are kept for an event of the run {run} before it, which takes {units}"
+            );
+            reason(Code::TokensKept, message)
+        }
+        _ => reason(Code::InLine, "its turn has not come".to_owned()),
     }
 }
 
@@ -394,5 +414,59 @@ fn freed_by(explained: &Explanation) -> String {
         (_, Some(Reason::RateLimited { .. })) => format!("Time, or a higher rate{of}."),
         (_, Some(Reason::TargetAskedToWait { .. })) => "Time, or another target of its schedule.".to_owned(),
         _ => "Time.".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::model::RunId;
+
+    use super::*;
+
+    #[test]
+    fn what_an_event_takes_is_told_where_that_is_what_keeps_it() {
+        let key = || "acme".to_owned();
+        let run = RunId::default();
+        for (given, code, told) in [
+            (
+                Reason::PolicyFull { held: 10, limit: 10, units: 5 },
+                v1::ReasonCode::LimitReached,
+                "all tokens of its policy are held (10 of 10)".to_owned(),
+            ),
+            (
+                Reason::PolicyFull { held: 8, limit: 10, units: 5 },
+                v1::ReasonCode::LimitReached,
+                "it takes 5 tokens of its policy, and 8 of 10 are held".to_owned(),
+            ),
+            (
+                Reason::KeyFull { key: key(), held: 8, limit: 10, units: 5 },
+                v1::ReasonCode::KeyLimitReached,
+                "it takes 5 tokens, and the events of the key \"acme\" hold 8 of 10 that they may have"
+                    .to_owned(),
+            ),
+            (
+                Reason::AboveLimit { units: 20, limit: 10, key: None },
+                v1::ReasonCode::AboveLimit,
+                "it takes 20 tokens, and its policy has 10: raise that max_in_flight, or cancel its run"
+                    .to_owned(),
+            ),
+            (
+                Reason::AboveLimit { units: 20, limit: 10, key: Some(String::new()) },
+                v1::ReasonCode::AboveLimit,
+                "it takes 20 tokens, and the events without a key may have 10: raise that max_in_flight, or \
+                 cancel its run"
+                    .to_owned(),
+            ),
+            (
+                Reason::TokensKept { run, units: 7 },
+                v1::ReasonCode::TokensKept,
+                format!(
+                    "tokens that come back are kept for an event of the run {run} before it, which takes 7"
+                ),
+            ),
+        ] {
+            let v1::Reason { code: given_code, message } = in_words(&given, 0);
+            assert_eq!((given_code, message), (code.into(), told));
+        }
     }
 }
