@@ -64,10 +64,15 @@ async fn why(service: &Service, event: &Event) -> Explanation {
     service.handler().explain_event(request).await.unwrap().into_inner()
 }
 
-/// The events of a schedule's one run that are in a state.
-async fn events(service: &Service, schedule: &str, state: EventState) -> Vec<Event> {
+/// The events of a schedule's one run that are in a state, when there are so many.
+async fn events(service: &Service, schedule: &str, state: EventState, count: usize) -> Vec<Event> {
     let run = service.first_run(schedule).await;
-    service.events(&run.name).await.into_iter().filter(|event| event.state() == state).collect()
+    wait_for(&format!("{count} events of {schedule} that are {state:?}"), 30, async || {
+        let events = service.events(&run.name).await.into_iter();
+        let events: Vec<Event> = events.filter(|event| event.state() == state).collect();
+        (events.len() == count).then_some(events)
+    })
+    .await
 }
 
 async fn lower(service: &Service, limit: u32) {
@@ -109,7 +114,7 @@ async fn events_of_a_schedule_take_as_many_as_it_says(kind: Kind) {
     let exported = cli.ok(&["get", "schedule", "s", "-o", "yaml"]);
     assert!(exported.contains("units: 5"), "{exported}");
     // One that comes back makes room for one.
-    let first = events(&service, "s", EventState::Held).await.remove(0);
+    let first = events(&service, "s", EventState::Held, 2).await.remove(0);
     cli.ok(&["release", &first.event_id]);
     wait_for("a third one", 30, async || (consumer.notes.events_by_schedule()["s"] == 3).then_some(())).await;
     holds(&service, 10).await;
@@ -169,15 +174,17 @@ async fn the_first_in_line_keeps_what_comes_back(kind: Kind) {
         (gauge(&service, "p").await.waiting_count == 11).then_some(())
     })
     .await;
-    let large = events(&service, "large", EventState::Waiting).await.remove(0);
-    let small = events(&service, "small", EventState::Waiting).await.remove(0);
+    let large = events(&service, "large", EventState::Waiting, 1).await.remove(0);
+    let small = events(&service, "small", EventState::Waiting, 10).await.remove(0);
     let of_large = why(&service, &large).await;
     assert_eq!(of_large.reasons[0].code(), ReasonCode::LimitReached, "{of_large:?}");
-    assert!(of_large.reasons[0].message.contains('3'), "how many it takes: {of_large:?}");
+    let message = &of_large.reasons[0].message;
+    assert_eq!(message, "it takes 3 tokens of its policy, and 3 of 4 are held");
     let of_small = why(&service, &small).await;
-    assert!(of_small.reasons[0].message.contains("kept"), "{of_small:?}");
+    assert_eq!(of_small.reasons[0].code(), ReasonCode::TokensKept, "{of_small:?}");
+    assert!(of_small.reasons[0].message.ends_with("before it, which takes 3"), "{of_small:?}");
     // One that comes back is too little for it, and is for nobody else.
-    let mut held = events(&service, "first", EventState::Held).await;
+    let mut held = events(&service, "first", EventState::Held, 3).await;
     cli.ok(&["release", &held.remove(0).event_id]);
     holds(&service, 2).await;
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
@@ -217,10 +224,10 @@ async fn a_key_keeps_what_comes_back_of_its_own(kind: Kind) {
     service.create_schedule("small", of_key("acme", 1, 5)).await.unwrap();
     service.create_schedule("other", of_key("zeta", 1, 5)).await.unwrap();
     holds(&service, 5).await;
-    let large = events(&service, "large", EventState::Waiting).await.remove(0);
+    let large = events(&service, "large", EventState::Waiting, 1).await.remove(0);
     let of_large = why(&service, &large).await;
     assert_eq!(of_large.reasons[0].code(), ReasonCode::KeyLimitReached, "{of_large:?}");
-    for event in events(&service, "first", EventState::Held).await {
+    for event in events(&service, "first", EventState::Held, 2).await {
         assert_eq!(consumer.notes.events_by_schedule().get("large"), None);
         cli.ok(&["release", &event.event_id]);
     }
@@ -246,26 +253,44 @@ async fn more_than_a_limit_is_refused(kind: Kind) {
     let service = Service::start(&database).await;
     let cli = Cli::new(service.url());
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::keep()).await;
+    let below =
+        |max_in_flight| Policy { parent: Some("root".to_owned()), max_in_flight, ..Policy::default() };
     let per_key = Some(KeyLimits { max_in_flight: Some(6), ..KeyLimits::default() });
     service.create_policy("root", policy(15)).await.unwrap();
-    let below = Policy { parent: Some("root".to_owned()), per_key, ..policy(12) };
-    service.create_policy("p", below).await.unwrap();
-    let free = Policy { parent: Some("root".to_owned()), ..Policy::default() };
-    service.create_policy("free", free).await.unwrap();
-    refused(service.create_schedule("s", of_units(1_001, 1, &consumer)).await, &["units", "1001", "1000"]);
-    refused(service.create_schedule("s", of_units(13, 1, &consumer)).await, &["units", "13", "12"]);
-    refused(service.create_schedule("s", of_units(7, 1, &consumer)).await, &["units", "7", "6"]);
-    let above = Schedule { policy: "free".to_owned(), ..of_units(16, 1, &consumer) };
-    refused(service.create_schedule("s", above).await, &["units", "16", "15"]);
+    service.create_policy("p", below(Some(12))).await.unwrap();
+    service.create_policy("free", below(None)).await.unwrap();
+    service.create_policy("keyed", Policy { per_key, ..below(None) }).await.unwrap();
+    let under = |policy: &str, units| Schedule { policy: policy.to_owned(), ..of_units(units, 1, &consumer) };
+    let of_policy = "at most 12, the max_in_flight of its policy p";
+    let above = "at most 15, the max_in_flight of root, a policy above its own";
+    let of_key = "at most 6, the max_in_flight of the key \"acme\" under keyed";
+    let acme = Schedule { key: "acme".to_owned(), ..under("keyed", 7) };
+    for (schedule, units, expected) in [
+        (under("p", 0), "0", "1 to 1000"),
+        (under("p", 1_001), "1001", "1 to 1000"),
+        (under("p", 13), "13", of_policy),
+        (under("free", 16), "16", above),
+        (acme, "7", of_key),
+        (under("keyed", 7), "7", "at most 6, the max_in_flight of events without a key under keyed"),
+    ] {
+        refused(service.create_schedule("s", schedule).await, &["schedule.units", units, expected]);
+    }
     let listed = ScheduleItem { units: 13, ..ScheduleItem::default() };
     let items = vec![ScheduleItem::default(), listed];
-    let listing = Schedule { items, events: None, ..of_units(1, 1, &consumer) };
-    refused(service.create_schedule("s", listing).await, &["items[1].units", "13"]);
+    let listing = Schedule { items, events: None, ..under("p", 1) };
+    refused(service.create_schedule("s", listing).await, &["schedule.items[1].units", "13", of_policy]);
     service.create_schedule("s", for_items("p", &consumer)).await.unwrap();
-    refused(submit(&service, "s", vec![item(0, 1), item(1, 1_001)]).await, &["units", "1001", "1000"]);
-    refused(submit(&service, "s", vec![item(0, 1), item(1, 13)]).await, &["units", "13", "12"]);
-    refused(submit(&service, "s", vec![item(0, 1), item(1, 7)]).await, &["units", "7", "6"]);
-    assert!(service.runs("s").await.is_empty(), "nothing was made");
+    service.create_schedule("k", for_items("keyed", &consumer)).await.unwrap();
+    let of_acme = Item { key: "acme".to_owned(), ..item(1, 7) };
+    for (schedule, second, units, expected) in [
+        ("s", item(1, 1_001), "1001", "0 to 1000"),
+        ("s", item(1, 13), "13", of_policy),
+        ("k", of_acme, "7", of_key),
+    ] {
+        let answer = submit(&service, schedule, vec![item(0, 1), second]).await;
+        refused(answer, &["items[1].units", units, expected]);
+    }
+    assert!(service.runs("s").await.is_empty() && service.runs("k").await.is_empty(), "nothing was made");
     // From files, with their lines.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("list.csv");
@@ -278,11 +303,15 @@ async fn more_than_a_limit_is_refused(kind: Kind) {
     );
     std::fs::write(&file, "a,n\n1,2\n2,\n3,13\n").unwrap();
     let wrong = cli.run(&submitted);
-    assert!(wrong.code != 0 && wrong.err.contains("13") && wrong.err.contains("units"), "{wrong:?}");
+    assert!(
+        wrong.code != 0 && wrong.err.contains("items[2].units") && wrong.err.contains(of_policy),
+        "{wrong:?}"
+    );
     std::fs::write(&file, "a,n\n1,2\n2,\n3,6\n").unwrap();
+    let dry = cli.ok(&["submit", "s", file.to_str().unwrap(), "--units-field", "n", "--dry-run"]);
+    assert!(dry.contains("6 units at most"), "{dry}");
     cli.ok(&submitted);
-    // Of events without a key, too: two and one of six, and the third needs all of them.
-    holds(&service, 3).await;
+    holds(&service, 9).await;
     service.stop().await;
 }
 
@@ -295,15 +324,23 @@ async fn what_a_lower_limit_sets_aside_starts_when_it_is_raised(kind: Kind) {
     service.create_schedule("large", of_units(5, 2, &consumer)).await.unwrap();
     holds(&service, 5).await;
     lower(&service, 3).await;
-    let held = events(&service, "large", EventState::Held).await.remove(0);
+    let held = events(&service, "large", EventState::Held, 1).await.remove(0);
     cli.ok(&["release", &held.event_id]);
     // It holds up nobody else.
     service.create_schedule("small", of_units(1, 5, &consumer)).await.unwrap();
     holds(&service, 3).await;
-    let large = events(&service, "large", EventState::Waiting).await.remove(0);
+    let large = events(&service, "large", EventState::Waiting, 1).await.remove(0);
+    let of_large = why(&service, &large).await;
+    assert_eq!(of_large.reasons[0].code(), ReasonCode::AboveLimit, "{of_large:?}");
     let said = cli.ok(&["why", &large.event_id]);
-    assert!(said.contains('5') && said.contains('3') && said.contains("limit"), "{said}");
-    for event in events(&service, "small", EventState::Held).await {
+    assert!(said.contains("it takes 5 tokens, and its policy has 3"), "{said}");
+    // Another change of the schedule is taken, with a warning.
+    let exported = cli.ok(&["get", "schedule", "large", "-o", "yaml"]);
+    let applied = cli.apply(&format!("{exported}description: heavy\n"));
+    assert_eq!(applied.code, 0, "{applied:?}");
+    let warned = "5 tokens are more than there are (at most 3, the max_in_flight of its policy p)";
+    assert!(applied.err.contains(warned), "{applied:?}");
+    for event in events(&service, "small", EventState::Held, 3).await {
         cli.ok(&["release", &event.event_id]);
     }
     lower(&service, 10).await;

@@ -1,6 +1,6 @@
 //! Decides how many items travel together.
 
-use crate::Item;
+use crate::item::Item;
 
 /// The bytes with which a batch is full: few enough to stay in flight, enough to be worth a message.
 const FULL_BYTES: usize = 128 * 1024;

@@ -3,9 +3,11 @@
 //!
 //! Stricter than most readers: what is quoted by half is an error and no guess, because a guess would become data.
 
+use crate::item::Item;
 use crate::lines::MARK;
+use crate::options::Options;
 use crate::problem::{Problem, shortened, text, too_blank, too_large};
-use crate::{BLANK_MAX_BYTES, Item, Options, RECORD_MAX_BYTES, member};
+use crate::{BLANK_MAX_BYTES, RECORD_MAX_BYTES, member};
 
 /// The most columns.
 const COLUMNS_MAX: usize = 1_024;

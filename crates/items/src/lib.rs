@@ -16,6 +16,7 @@
 mod array;
 mod batch;
 mod csv;
+mod item;
 mod lines;
 mod member;
 mod options;
@@ -24,9 +25,10 @@ mod problem;
 mod reader;
 
 pub use batch::Batch;
+pub use item::Item;
 pub use options::{Format, Options, Packing};
 pub use problem::ItemsError;
-pub use reader::{Item, Next, Reader};
+pub use reader::{Next, Reader};
 
 /// The most bytes of an item's data.
 pub const DATA_MAX_BYTES: usize = 256 * 1024;

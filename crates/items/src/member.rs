@@ -6,8 +6,10 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::item::Item;
+use crate::options::Options;
 use crate::problem::{Problem, shortened};
-use crate::{DEPTH_MAX, Item, KEY_MAX_BYTES, Options, UNITS_MAX};
+use crate::{DEPTH_MAX, KEY_MAX_BYTES, UNITS_MAX};
 
 /// What a key is.
 const KEY: &str = "a text or a number, which is the key";

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::array::Array;
 use crate::csv::Csv;
+use crate::item::Item;
 use crate::lines::Lines;
 use crate::options::{Format, Options};
 use crate::packing::{Filled, Unpacker};
@@ -12,17 +13,6 @@ use crate::{DATA_MAX_BYTES, ITEMS_MAX, member};
 
 /// The most bytes that one call looks at without finding an item.
 const STEP_BYTES: usize = 64 * 1024;
-
-/// What one event is to carry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
-    /// JSON, as it is written; line breaks of an array that is written over several lines are in it.
-    pub data: String,
-    /// Empty where it has none.
-    pub key: String,
-    /// How many tokens its event takes; 0 where it does not say.
-    pub units: u32,
-}
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]

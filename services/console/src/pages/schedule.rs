@@ -352,9 +352,7 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                     @if schedule.policy.is_empty() { "none: nothing limits it" }
                     @else { a href=(to(&schedule.policy)) { (short(&schedule.policy)) } }
                 }
-                @if schedule.units.is_some_and(|units| units > 1) {
-                    dt { "Tokens of an event" } dd { (schedule.units.unwrap_or(1)) ", unless its item says otherwise" }
-                }
+                (tokens(schedule))
                 dt { "Priority" } dd { (schedule.priority.unwrap_or(5)) " of 0 to 9" }
                 dt { "Goes to" }
                 dd {
@@ -398,6 +396,15 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                 dt { "Changed" } dd { (dated(visit.now_us, schedule.update_time.as_ref()))
                     " · " a href={ (visit.link("audit")) "?resource=" (encode(&schedule.name)) } { "history" } }
             }
+        }
+    }
+}
+
+/// How many tokens each of its events takes, where that is not one.
+fn tokens(schedule: &v1::Schedule) -> Markup {
+    html! {
+        @if let Some(units) = schedule.units.filter(|units| *units > 1) {
+            dt { "Tokens of an event" } dd { (units) ", unless its item says otherwise" }
         }
     }
 }

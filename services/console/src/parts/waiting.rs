@@ -156,7 +156,8 @@ async fn reasons(api: &Api, runs: &mut [DueRun]) {
     for (place, answer) in asked.into_iter().zip(answers) {
         let reason = answer.and_then(|why| why.reasons.into_iter().next());
         let Some(reason) = reason else { continue };
-        if of_policy(reason.code()) {
+        // What an event of several tokens lacks may be enough for others.
+        if of_policy(reason.code()) && !reason.message.starts_with("it takes ") {
             shared.entry(runs[place].run.policy.clone()).or_insert_with(|| reason.message.clone());
         }
         runs[place].reason = Some(reason.message);

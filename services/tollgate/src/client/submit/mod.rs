@@ -60,8 +60,8 @@ pub(crate) struct SubmitArgs {
     #[arg(long, value_name = "NAME")]
     key_field: Option<String>,
 
-    /// The member of each item, or the column, that says how many tokens the event takes, 1 to 1000; as the schedule says where an
-    /// item lacks it
+    /// The member of each item, or the column, that says how many tokens the event takes, 1 to 1000 [default: as the
+    /// schedule says]
     #[arg(long, value_name = "NAME")]
     units_field: Option<String>,
 
