@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::expected_end::{Expected, Never};
 use tollgate_core::handle::control::Control;
+use tollgate_core::handle::release::Answer;
 use tollgate_core::handle::{EventState, Reason, Send};
 use tollgate_core::model::*;
 
@@ -234,4 +235,33 @@ fn a_high_rate_without_a_burst_is_reached_and_rest_is_worth_one_second() {
     world.pass(60 * SECOND_US);
     world.settle();
     assert_eq!(world.work_off(), 5_000);
+}
+
+#[test]
+fn what_holds_its_token_is_sent_again_before_one_that_waits_for_its_key() {
+    // A rate alone bounds all of them, so that what is sent again stands in its lane; a clock that is set back makes what is
+    // refused later due before.
+    let limits = Limits { max_in_flight: None, rate_per_s: Some(1000.0), burst: Some(1000) };
+    let p = Policy { limits, ..by_key(1, 2) };
+    let mut world = World::with_policy(&p);
+    world.sleep_s(5);
+    let s = of_key(10, "acme", &p);
+    let id = world.emit(run(&s, START_US, 4), &s);
+    let sends = world.take_sends();
+    assert_eq!(sends.len(), 2);
+    world.answer(&sends[0], refused());
+    let third = world.take_sends().remove(0);
+    world.answer(&third, Sent::Accepted);
+    world.sleep_s(20);
+    assert_eq!(world.succeed(&third), Answer::Released);
+    let again = world.take_sends().remove(0);
+    assert_eq!((again.index, again.attempt), (0, 2), "refused once, it holds a token");
+    world.now.wall_us -= 24 * SECOND_US;
+    world.answer(&sends[1], refused());
+    assert_eq!(world.accept_all().len(), 1, "the last one has the token");
+    world.sleep_s(10);
+    world.answer(&again, unclear());
+    world.sleep_s(20);
+    let resent: Vec<u32> = world.take_sends().iter().map(|send| send.index).collect();
+    assert_eq!(resent, [0], "{:?}", world.shard.explain(id, 1, world.now));
 }

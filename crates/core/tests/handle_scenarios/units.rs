@@ -199,6 +199,28 @@ fn what_is_left_of_a_key_is_kept_for_the_first_that_waits_for_it() {
     assert_eq!(of(&world.done_with(&first[2..])), ["s11"], "four are, and it takes them");
 }
 
+#[test]
+fn what_is_left_of_a_key_is_kept_for_the_next_of_a_run_before_those_that_are_less_urgent() {
+    let p = by_key(100, 6);
+    let mut world = World::with_policy(&p);
+    let urgent = of_key("acme", taking(10, &p, 4));
+    world.emit(Run { priority: 9, ..run(&urgent, START_US, 3) }, &urgent);
+    let mut under_way = world.accept_all();
+    world.due_with(&of_key("acme", taking(11, &p, 1)), 0);
+    assert_eq!(world.accept_all().len(), 0);
+    for _ in 0..2 {
+        under_way = world.done_with(&under_way);
+        assert_eq!(of(&under_way)[0], "s10");
+        let rest = world.row(under_way[0].run).events - world.row(under_way[0].run).next_index;
+        assert_eq!(
+            under_way.len(),
+            if rest > 0 { 1 } else { 2 },
+            "with {rest} to come: {:?}",
+            of(&under_way)
+        );
+    }
+}
+
 /// What keeps a large event from taking what is kept for it.
 type Leaves = fn(&mut World, RunId, &RunSpec);
 

@@ -223,6 +223,9 @@ impl World {
         if owner.lease.lease_id != row.lease_id || !machine.is_settled() {
             return;
         }
+        if !owner.stops {
+            units::check_goes_on((store, &self.model), &self.troubles, (machine, now));
+        }
         let (mut suspects, mut as_most) = (0, false);
         for gauge in machine.status(now).gauges {
             let uid = gauge.policy.as_ref().map(|p| p.uid);

@@ -162,39 +162,6 @@ impl World {
         }
     }
 
-    pub(crate) fn limits(&mut self) -> Limits {
-        let rate = self.random.percent(25);
-        Limits {
-            max_in_flight: (!rate || self.random.percent(60)).then(|| units::some_limit(self, 6)),
-            rate_per_s: rate.then(|| self.random.within(1, 20) as f64),
-            burst: self.random.percent(50).then_some(5),
-        }
-    }
-
-    /// Half of the policies say nothing of keys.
-    fn key_rules(&mut self) -> KeyRules {
-        if self.random.percent(50) {
-            return KeyRules::default();
-        }
-        let each = self.random.percent(80).then(|| Limits {
-            max_in_flight: Some(units::some_limit(self, 4)),
-            rate_per_s: self.random.percent(20).then(|| self.random.within(1, 20) as f64),
-            burst: None,
-        });
-        let rule = KeyRule {
-            limits: Limits { max_in_flight: Some(units::some_limit(self, 4)), ..Limits::default() },
-            weight: self.random.within(1, 4) as u32,
-            paused: self.troubles.pauses && self.random.percent(20),
-            reason: String::new(),
-        };
-        let of = if self.random.percent(40) {
-            BTreeMap::from([("acme".to_owned(), rule)])
-        } else {
-            BTreeMap::new()
-        };
-        KeyRules { each, of }
-    }
-
     pub(crate) fn change_policy(&mut self) {
         let keys = self.key_rules();
         let limits = self.limits();

@@ -116,6 +116,11 @@ impl Model {
         counted
     }
 
+    /// Whether an owner has not read some item of those that hold tokens.
+    pub(crate) fn has_unread(&self, policy: Option<Uuid>) -> bool {
+        self.flying.values().any(|flying| flying.policy == policy && flying.unread)
+    }
+
     /// The present owner has read items of a run, from this one on.
     pub(crate) fn read(&mut self, run: RunId, first: u32, items: u32) {
         let of_page = self.flying.range_mut((run, first)..(run, first + items));
@@ -241,6 +246,11 @@ impl Model {
         if of_flying && release.attempt.is_some_and(|a| !self.forged.contains(&(key, a))) {
             self.recorded.insert(message, (key, release.attempt.filter(|_| !ends)));
         }
+    }
+
+    /// Whether a release of an event that was answered as recorded has not been carried out for good.
+    pub(crate) fn is_recorded(&self, key: Key) -> bool {
+        self.recorded.values().any(|(of, _)| *of == key)
     }
 
     /// Messages have been carried out: what was answered as released holds no token any more.

@@ -37,7 +37,7 @@ pub(crate) struct Owner {
     pub(crate) read: Option<Read>,
     pub(crate) replies: BTreeMap<u64, Release>,
     /// It is to give its shard up.
-    stops: bool,
+    pub(crate) stops: bool,
     /// Deliveries that it has begun and has no answer of, and until when their senders may try.
     pub(crate) begun: BTreeMap<DeliveryKey, i64>,
     loaded: Now,
@@ -265,25 +265,6 @@ impl World {
         }
     }
 
-    /// The keys of some items have been read. Whatever life of the owner asked for them, they are the same.
-    pub(crate) fn keys_read(&mut self, at: At, of: (RunId, i64), first: u32, items: Vec<(String, u32)>) {
-        if self.is_cut(at.slot) {
-            self.after(300_000, Event::Keys(at, of, first, items));
-            return;
-        }
-        let (now, row) = (self.now_at(at.slot), self.leases[usize::from(at.shard)].lease_id);
-        let is_present = self.owner(at).is_some_and(|owner| owner.lease.lease_id == row);
-        if let Some(core) = self.owner(at).and_then(Owner::open) {
-            let count = items.len() as u32;
-            core.keys_read(of, first, items, now);
-            if is_present {
-                self.model.read(of.0, first, count);
-            }
-            self.count(Seen::KeysRead);
-            self.touch(at);
-        }
-    }
-
     fn sleep(&mut self, at: At, wake: PollTime, standing: Standing) {
         let (ahead_us, now_us) = (self.now_at(at.slot).mono_us - self.now.mono_us, self.now.mono_us);
         let Some(owner) = self.living(at) else { return };
@@ -448,7 +429,10 @@ impl World {
             let counts = token.is_some_and(|t| t.state == TokenState::Acquired && t.attempt == *attempt);
             let named = note.iter().any(|d| (d.run, d.index, d.attempt) == (*run, *index, *attempt));
             // A release that no commit has recorded, and whose consumer was told to ask again, has taken it back.
-            let counts = counts && !self.model.is_called((*run, *index), *attempt);
+            // One that was recorded takes back later attempts, too.
+            let is_over =
+                self.model.is_called((*run, *index), *attempt) || self.model.is_recorded((*run, *index));
+            let counts = counts && !is_over;
             assert!(named || !counts, "{run} {index}: attempt {attempt} is under way, and not in {note:?}");
         }
     }

@@ -1,16 +1,18 @@
 //! Events that take several tokens: how masters make them, as what they count by the specs alone, and who goes before whom.
 
-use tollgate_core::handle::Reason;
 use tollgate_core::handle::change::{Changes, TokenState};
+use tollgate_core::handle::{Reason, Shard};
 use tollgate_core::model::*;
 
 use crate::check::KEYS;
 use crate::handle_world::{Store, loads_of};
-use crate::model::Key;
+use crate::model::{Key, Model};
+use crate::owner::Owner;
 use crate::random::Random;
 use crate::totals::Seen;
-use crate::tree::way_up;
-use crate::world::{Troubles, World};
+use crate::tree::{self, way_up};
+use crate::world::{At, Event, Troubles, World};
+use std::collections::BTreeMap;
 
 /// The most tokens that an event takes.
 const MOST: u32 = 5;
@@ -62,6 +64,60 @@ pub(crate) fn some_loads(random: &mut Random, events: u32, has_units: bool) -> V
 pub(crate) fn some_limit(world: &mut World, end: i64) -> u32 {
     let least = if world.troubles.units && world.random.percent(70) { i64::from(MOST) } else { 1 };
     world.random.within(least, least + end - 1) as u32
+}
+
+impl World {
+    pub(crate) fn limits(&mut self) -> Limits {
+        let rate = self.random.percent(25);
+        Limits {
+            max_in_flight: (!rate || self.random.percent(60)).then(|| some_limit(self, 6)),
+            rate_per_s: rate.then(|| self.random.within(1, 20) as f64),
+            burst: self.random.percent(50).then_some(5),
+        }
+    }
+
+    /// Half of the policies say nothing of keys.
+    pub(crate) fn key_rules(&mut self) -> KeyRules {
+        if self.random.percent(50) {
+            return KeyRules::default();
+        }
+        let each = self.random.percent(80).then(|| Limits {
+            max_in_flight: Some(some_limit(self, 4)),
+            rate_per_s: self.random.percent(20).then(|| self.random.within(1, 20) as f64),
+            burst: None,
+        });
+        let rule = KeyRule {
+            limits: Limits { max_in_flight: Some(some_limit(self, 4)), ..Limits::default() },
+            weight: self.random.within(1, 4) as u32,
+            paused: self.troubles.pauses && self.random.percent(20),
+            reason: String::new(),
+        };
+        let of = if self.random.percent(40) {
+            BTreeMap::from([("acme".to_owned(), rule)])
+        } else {
+            BTreeMap::new()
+        };
+        KeyRules { each, of }
+    }
+
+    /// The keys of some items have been read. Whatever life of the owner asked for them, they are the same.
+    pub(crate) fn keys_read(&mut self, at: At, of: (RunId, i64), first: u32, items: Vec<(String, u32)>) {
+        if self.is_cut(at.slot) {
+            self.after(300_000, Event::Keys(at, of, first, items));
+            return;
+        }
+        let (now, row) = (self.now_at(at.slot), self.leases[usize::from(at.shard)].lease_id);
+        let is_present = self.owner(at).is_some_and(|owner| owner.lease.lease_id == row);
+        if let Some(core) = self.owner(at).and_then(Owner::open) {
+            let count = items.len() as u32;
+            core.keys_read(of, first, items, now);
+            if is_present {
+                self.model.read(of.0, first, count);
+            }
+            self.count(Seen::KeysRead);
+            self.touch(at);
+        }
+    }
 }
 
 /// Nothing is paused, and no limit is below what an event takes.
@@ -120,6 +176,42 @@ pub(crate) fn check_urgent(store: &Store, changes: &Changes, troubles: &Troubles
             let goes_on = now.next_index == now.events || now.state != RunState::Running;
             assert!(goes_on, "{id} {index} starts before {first:?}, which is more urgent");
         }
+    }
+}
+
+/// With nothing pending, nothing waits for tokens while there are enough for whatever it may be kept for.
+pub(crate) fn check_goes_on(
+    (store, model): (&Store, &Model),
+    troubles: &Troubles,
+    (machine, now): (&Shard, Now),
+) {
+    if troubles.consumers || troubles.clocks || troubles.senders || store.pause.pause.is_some() {
+        return;
+    }
+    let held = tree::held(store, |uid| model.counted(Some(uid)).1);
+    for run in store.runs.values() {
+        let load = load_of(store, (run.id, run.next_index));
+        if !waits_for_tokens(store, run, &load.key) {
+            continue;
+        }
+        let way = way_up(run.policy_uid.unwrap_or_default(), &store.policies);
+        let in_tree = |other: &Run| {
+            let uid = other.policy_uid.unwrap_or_default();
+            way.last() == way_up(uid, &store.policies).last() && other.next_index < other.events
+        };
+        let most = |other: &Run| load_of(store, (other.id, 0)).most;
+        let most = store.runs.values().filter(|other| in_tree(other)).map(most).max().unwrap_or_default();
+        let fits = |limits: &Limits, held: u32| limits.max_in_flight.is_none_or(|limit| held + most <= limit);
+        let is_free = way.iter().all(|uid| fits(&store.policies[uid].limits, held[uid]));
+        let policy = &store.policies[&way[0]];
+        let of_key = model.in_flight_of(run.policy_uid, &load.key);
+        let has_key = fits(&policy.keys.limits_of(&load.key), of_key) && !model.has_unread(run.policy_uid);
+        let why = || machine.explain(run.id, run.next_index, now);
+        assert!(
+            !is_free || !has_key,
+            "though {most} tokens are free, {run:?} waits: {:?} of {policy:?}",
+            why()
+        );
     }
 }
 

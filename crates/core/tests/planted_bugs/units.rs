@@ -40,16 +40,6 @@ pub(crate) const BUGS: &[Planted] = &[
         )],
     },
     Planted {
-        name: "KeptOfKeyForNobody",
-        breaks: "What is left of a key is kept for one that has left.",
-        edits: &[edit("handle/queue.rs", "«let_go = Some(key);» if is_empty", "")],
-    },
-    Planted {
-        name: "KeptForNobody",
-        breaks: "What comes back is kept for one that has left.",
-        edits: &[edit("handle/queue.rs", "!self.open.is_empty() || «self.halted == Some(true)»", "false")],
-    },
-    Planted {
         name: "AboveNotLookedAtAgain",
         breaks: "Who takes more than the limit of a policy above does not go on when that is raised.",
         edits: &[edit("handle/ledger/tree.rs", "bucket.keys.free_all();", "")],
