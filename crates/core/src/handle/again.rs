@@ -83,7 +83,7 @@ impl Shard {
             self.sync_lane(key.0, now);
         } else {
             token.queued = true;
-            let due_us = token.row.due_us;
+            let due_us = token.queued_us();
             self.queues.entry(policy).or_default().push_retry(
                 run.lane(&token.load.key),
                 due_us,

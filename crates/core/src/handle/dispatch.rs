@@ -279,7 +279,7 @@ impl Shard {
         token.queued = true;
         self.queues.entry(policy).or_default().push_retry(
             run.lane(&token.load.key),
-            token.row.due_us,
+            token.queued_us(),
             id,
             index,
         );

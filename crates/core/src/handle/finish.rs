@@ -34,7 +34,7 @@ impl Shard {
             && let (Some(run), Some(queue)) =
                 (self.ledger.runs.get(&key.0), self.queues.get_mut(&token.policy))
         {
-            queue.remove_retry(run.lane(&token.load.key), token.row.due_us, key.0, key.1);
+            queue.remove_retry(run.lane(&token.load.key), token.queued_us(), key.0, key.1);
             if queue.is_open() {
                 self.ledger.ready.insert(token.policy);
             }

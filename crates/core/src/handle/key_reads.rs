@@ -245,10 +245,12 @@ impl Shard {
         let Some(run) = self.ledger.runs.get_mut(&id).filter(|run| run.row.generation == generation) else {
             return;
         };
-        self.key_reads.asked -= usize::from(std::mem::take(&mut run.keys_asked));
+        // What a machine before this one has asked for is known of tokens alone: the run may not have launched here.
+        let was_asked = std::mem::take(&mut run.keys_asked);
+        self.key_reads.asked -= usize::from(was_asked);
         let (front, mut new) = (run.front(), Vec::new());
         let loads: Vec<Load> = items.into_iter().map(|(key, units)| run.load(key, units)).collect();
-        if let Some(mut sorted) = run.sorted.take() {
+        if let Some(mut sorted) = run.sorted.take_if(|_| was_asked) {
             let before = sorted.ranges();
             new = sorted.read(first, &loads, front, |key| run.lane(key).circle);
             self.key_reads.ranges += sorted.ranges() - before;
@@ -279,7 +281,7 @@ impl Shard {
             };
             if token.queued {
                 let queue = shard.queues.entry(token.policy).or_default();
-                edit(queue, run.lane(&token.load.key), token.row.due_us);
+                edit(queue, run.lane(&token.load.key), token.queued_us());
             }
         };
         moved(self, &|queue, of, due_us| queue.remove_retry(of, due_us, key.0, key.1));

@@ -266,6 +266,11 @@ impl LiveToken {
         self.queued && self.again_us().is_some()
     }
 
+    /// Its place among those of its lane that come again: whoever holds its token waits for nobody who wants one.
+    pub(super) fn queued_us(&self) -> i64 {
+        if self.in_flight() { i64::MIN } else { self.row.due_us }
+    }
+
     /// How often in a row its delivery has failed, or has not left.
     pub(super) fn failures(&self) -> u32 {
         self.unsent.map_or(self.row.failures, |(times, _)| times)

@@ -241,10 +241,11 @@ impl Queue {
             let lane = level.lanes.get_mut(&id)?;
             let work = lane.first(id.1)?;
             let (held, units) = match look(work) {
-                Look::Takes(units) if units > 0 && lane.let_go.is_none() && self.short.contains(&id.1) => {
-                    // What is left of its key is kept for one that is no less urgent.
+                Look::Takes(units) if units > 0 && self.short.contains(&id.1) => {
+                    // What is left of its key is kept for one that is no less urgent; if that has let it go, for a more urgent one.
                     let line = self.held.get(&Group::Key(id.1)).and_then(|line| line.first_key_value());
-                    let is_behind = line.is_some_and(|((first, _), _)| *first <= priority);
+                    let was_before = |first: Reverse<u8>| lane.let_go.is_some() && first == priority;
+                    let is_behind = line.is_some_and(|((first, _), _)| *first <= priority && !was_before(*first));
                     (is_behind.then_some(Group::Key(id.1)), units)
                 }
                 Look::Takes(units) => (None, units),
