@@ -7,10 +7,11 @@
 //! pages are kept, how they are sealed.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::model::PAYLOAD_MAX_BYTES;
+use crate::model::{PAYLOAD_MAX_BYTES, Payload};
 
 /// The most bytes of an item's data.
 pub const ITEM_MAX_BYTES: usize = PAYLOAD_MAX_BYTES;
@@ -170,6 +171,15 @@ pub fn of_lines(body: &str) -> impl Iterator<Item = ItemLine<'_>> {
 /// The most [`Item::units`] of some lines.
 pub fn units_max(body: &str) -> u32 {
     of_lines(body).map(|item| item.units).max().unwrap_or_default()
+}
+
+impl Payload {
+    /// With these items.
+    #[must_use]
+    pub fn with_items(self, items: impl Into<Arc<str>>) -> Self {
+        let items = items.into();
+        Self { units_max: units_max(&items), items, ..self }
+    }
 }
 
 /// The first 32 bits of a key's SHA-256.

@@ -112,8 +112,8 @@ struct Tally {
     ends: Ends,
 }
 
-/// What has not been added to the buckets yet. That of the latest one is at hand, so that counting one event after the other under
-/// one policy looks nothing up.
+/// What has not been added to the buckets yet. That of the latest one is at hand, so that counting one event after the other
+/// under one policy looks nothing up.
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
     policy: Option<Uuid>,

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::bucket::Room;
 use super::keys::Freed;
 use super::steps::Counted as _;
-use super::turns::{RoundOrder, Turn, TurnOrder};
+use super::turns::{Ring, RoundOrder, Turn};
 use crate::model::RunId;
 
 /// What may start next.
@@ -124,17 +124,6 @@ impl Work {
     }
 }
 
-/// The lanes of one circle that take turns. Never empty.
-#[derive(Debug, Default)]
-struct Ring {
-    /// Its circle's place among those that take turns.
-    turn: Turn,
-    /// What it has had in a row.
-    had: u32,
-    /// By their schedules.
-    lanes: TurnOrder<Uuid>,
-}
-
 #[derive(Debug, Default)]
 struct Level {
     /// The circles that take turns: those with a ring.
@@ -222,8 +211,8 @@ impl Queue {
 
     /// Takes the next piece of work that may start, where `tokens` are free. A retry leaves its lane; a run stays until
     /// [`Queue::remove_run`]. `look`: whether a group holds a piece of work back. Its lane takes no turns then until
-    /// [`Queue::begin_round`] finds that the group may have more, and it uses up none of its circle's. `weight`: how many turns in
-    /// a row its circle has.
+    /// [`Queue::begin_round`] finds that the group may have more, and it uses up none of its circle's. `weight`: how many
+    /// turns in a row its circle has.
     pub(super) fn next(
         &mut self,
         look: impl Fn(Work) -> Look,
@@ -242,10 +231,11 @@ impl Queue {
             let work = lane.first(id.1)?;
             let (held, units) = match look(work) {
                 Look::Takes(units) if units > 0 && self.short.contains(&id.1) => {
-                    // What is left of its key is kept for one that is no less urgent; if that has let it go, for a more urgent one.
+                    // What is left of its key is kept for one that is no less urgent; if let go, for a more urgent one.
                     let line = self.held.get(&Group::Key(id.1)).and_then(|line| line.first_key_value());
                     let was_before = |first: Reverse<u8>| lane.let_go.is_some() && first == priority;
-                    let is_behind = line.is_some_and(|((first, _), _)| *first <= priority && !was_before(*first));
+                    let is_behind =
+                        line.is_some_and(|((first, _), _)| *first <= priority && !was_before(*first));
                     (is_behind.then_some(Group::Key(id.1)), units)
                 }
                 Look::Takes(units) => (None, units),
@@ -268,8 +258,7 @@ impl Queue {
                         lane.let_go = None;
                     }
                 }
-                (None, Work::Next(..)) => lane.let_go = None,
-                (Some(Group::Key(_)), _) => lane.let_go = None,
+                (None, Work::Next(..)) | (Some(Group::Key(_)), _) => lane.let_go = None,
                 (Some(Group::Places(_) | Group::AboveLimit), _) => self.open.extend(lane.let_go.take()),
             }
             match held {
@@ -290,14 +279,7 @@ impl Queue {
             } else if held.is_some() {
                 ring.turn = level.turns.put_back(turn, circle);
             } else {
-                ring.had += units.max(1);
-                let weight = weight(work).max(1);
-                let rounds = ring.had / weight;
-                ring.had %= weight;
-                ring.turn = match rounds {
-                    0 => level.turns.put_back(turn, circle),
-                    rounds => level.turns.push_after(circle, rounds),
-                };
+                ring.had_turn(&mut level.turns, (turn, circle), (units, weight(work)));
             }
             if held.is_none() {
                 if level.lanes.is_empty() {
@@ -309,9 +291,10 @@ impl Queue {
     }
 
     /// Where a group may have more, as many as may start come back, first of all. `left`: what is left to a group that holds this
-    /// piece of work back. `takes`: how many tokens a piece of work takes. `freed`: the keys of which that may be otherwise than it was; of the others only those
-    /// are walked that have let a lane go for nothing. Each place that comes free may be of use to any group that shares places;
-    /// no such group is without a place of its own, so that there are never more of them than places.
+    /// piece of work back. `takes`: how many tokens a piece of work takes. `freed`: the keys of which that may be otherwise
+    /// than it was; of the others only those are walked that have let a lane go for nothing. Each place that comes free may be
+    /// of use to any group that shares places; no such group is without a place of its own, so that there are never more of
+    /// them than places.
     pub(super) fn begin_round(
         &mut self,
         freed: Freed,

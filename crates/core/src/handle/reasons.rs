@@ -1,7 +1,7 @@
 //! What keeps an event from starting, read from memory.
 //!
-//! In: a run, as what its event counts. Out: reasons, the most lasting first, and of each policy what it and what those above it let
-//! through. Not here: where an event stands, and who holds what it waits for ([`super::explain`]).
+//! In: a run, as what its event counts. Out: reasons, the most lasting first, and of each policy what it and what those above
+//! it let through. Not here: where an event stands, and who holds what it waits for ([`super::explain`]).
 
 use super::bucket::Bucket;
 use super::explain::Reason;

@@ -1,9 +1,9 @@
 //! Runs whose items have keys, under a policy that counts by key, or say how many tokens their events take: their events start
 //! key by key.
 //!
-//! In: the keys and the units of items, page by page. Out: which page is needed next; of each key, the next event. Invariants: what a key holds
-//! back holds back no other key of the same run; an event whose key has been read stands in the line of that key until it starts;
-//! what has not started of what has been sorted is told by bits, which are stored with each commit.
+//! In: the keys and the units of items, page by page. Out: which page is needed next; of each key, the next event. Invariants:
+//! what a key holds back holds back no other key of the same run; an event whose key has been read stands in the line of that
+//! key until it starts; what has not started of what has been sorted is told by bits, which are stored with each commit.
 //!
 //! Keys are read a little ahead, and further only while nothing that is known may start. After a takeover, the keys of what has
 //! been sorted, and has not started, are read again. Not here: who is next ([`super::queue`]).

@@ -99,8 +99,8 @@ impl Shard {
         }
     }
 
-    /// From the root down to the policy whose own events are next, and how many tokens are free at each of them; none where nothing
-    /// may start. Who cannot go on, for want of tokens or of work, takes no turns from now on.
+    /// From the root down to the policy whose own events are next, and how many tokens are free at each of them; none where
+    /// nothing may start. Who cannot go on, for want of tokens or of work, takes no turns from now on.
     fn way_down(&mut self, root: Uuid, now: Now) -> Option<(Vec<Uuid>, u32)> {
         let mut way: Vec<Uuid> = Vec::with_capacity(4);
         let (mut uid, mut free) = (root, u32::MAX);

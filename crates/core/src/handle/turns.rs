@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use uuid::Uuid;
+
 /// An order that can be left from anywhere, without a look at the others in it.
 #[derive(Debug)]
 pub(super) struct TurnOrder<T>(BTreeMap<i64, T>);
@@ -105,6 +107,35 @@ impl<T> RoundOrder<T> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.turns.is_empty()
+    }
+}
+
+/// The lanes of one circle that take turns. Never empty.
+#[derive(Debug, Default)]
+pub(super) struct Ring {
+    /// Its circle's place among those that take turns.
+    pub turn: Turn,
+    /// What it has had in a row.
+    had: u32,
+    /// By their schedules.
+    pub lanes: TurnOrder<Uuid>,
+}
+
+impl Ring {
+    /// Its circle has had a turn that took so many tokens: it has another one, or sits as many rounds out as that was worth.
+    pub(super) fn had_turn(
+        &mut self,
+        turns: &mut RoundOrder<u128>,
+        (turn, circle): (Turn, u128),
+        (units, weight): (u32, u32),
+    ) {
+        self.had += units.max(1);
+        let rounds = self.had / weight.max(1);
+        self.had %= weight.max(1);
+        self.turn = match rounds {
+            0 => turns.put_back(turn, circle),
+            rounds => turns.push_after(circle, rounds),
+        };
     }
 }
 

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::ItemsFrom;
 use super::origin::origin;
-use crate::items::units_max;
 
 /// When an event's token comes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,13 +152,6 @@ impl Payload {
     /// Without items.
     pub fn of(json: impl Into<String>) -> Self {
         Self { json: json.into(), ..Self::default() }
-    }
-
-    /// With these items.
-    #[must_use]
-    pub fn with_items(self, items: impl Into<Arc<str>>) -> Self {
-        let items = items.into();
-        Self { units_max: units_max(&items), items, ..self }
     }
 
     /// How much there is.

@@ -1,10 +1,10 @@
 //! What nearly every commit of an owner consists of, for several owners in one command to the thread that has the connection.
 //!
-//! In: runs, batches, the done queue, and which events have not started, as they are now. Out: one text of several statements with
-//! one list of values, begin, fences and commit among them; the first that does not find what it must fails, and nothing after it
-//! is carried out. Few different texts are prepared: there are as many places for rows as the next size has, and NULLs in those
-//! that are left over, which find and insert nothing. More rows than a command has room for go by several. Not here: what is
-//! rarer (`commit`), what becomes of the others when one fails (`line`).
+//! In: runs, batches, the done queue, and which events have not started, as they are now. Out: one text of several statements
+//! with one list of values, begin, fences and commit among them; the first that does not find what it must fails, and nothing
+//! after it is carried out. Few different texts are prepared: there are as many places for rows as the next size has, and
+//! NULLs in those that are left over, which find and insert nothing. More rows than a command has room for go by several. Not
+//! here: what is rarer (`commit`), what becomes of the others when one fails (`line`).
 
 use std::sync::LazyLock;
 
