@@ -397,7 +397,9 @@ fn both_drivers_have_the_same_statements_and_use_them() {
                 "prune_specs_current",
                 "session",
                 "backends_living",
-                "scrub"
+                "scrub",
+                "unstarted_put",
+                "unstarted_delete"
             ]
             .contains(&name.as_str())),
         "{own:?}"

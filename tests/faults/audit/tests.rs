@@ -185,13 +185,13 @@ fn one_too_many_in_flight_of_a_key() {
 fn events_count_by_the_tokens_that_they_take() {
     let mut world = World::new();
     world.journal = Journal::default();
-    world.ordered.limits[0].max = 4;
+    world.ordered.limits[0].max = 5;
     world.ordered.units.insert("s".to_owned(), vec![1, 3, 1]);
-    for index in 0..2 {
+    for index in 0..3 {
         world.journal.arrived(&event(index), 1, Met::Taken, LAUNCH_US + i64::from(index));
     }
     assert!(!world.verdict().breaches.contains_key(&Promise::AboveM));
-    world.journal.arrived(&event(2), 1, Met::Taken, LAUNCH_US + 2);
+    world.journal.arrived(&event(3), 1, Met::Taken, LAUNCH_US + 3);
     world.breaks(Promise::AboveM);
 }
 
