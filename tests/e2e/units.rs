@@ -275,8 +275,8 @@ async fn more_than_a_limit_is_refused(kind: Kind) {
     ] {
         refused(service.create_schedule("s", schedule).await, &["schedule.units", units, expected]);
     }
-    let listed = ScheduleItem { units: 13, ..ScheduleItem::default() };
-    let items = vec![ScheduleItem::default(), listed];
+    let listed = |units| ScheduleItem { data: Some(1.0.into()), units, ..ScheduleItem::default() };
+    let items = vec![listed(0), listed(13)];
     let listing = Schedule { items, events: None, ..under("p", 1) };
     refused(service.create_schedule("s", listing).await, &["schedule.items[1].units", "13", of_policy]);
     service.create_schedule("s", for_items("p", &consumer)).await.unwrap();
@@ -304,7 +304,7 @@ async fn more_than_a_limit_is_refused(kind: Kind) {
     std::fs::write(&file, "a,n\n1,2\n2,\n3,13\n").unwrap();
     let wrong = cli.run(&submitted);
     assert!(
-        wrong.code != 0 && wrong.err.contains("items[2].units") && wrong.err.contains(of_policy),
+        wrong.code != 0 && wrong.err.contains("items[2].units") && wrong.err.contains("at most 12"),
         "{wrong:?}"
     );
     std::fs::write(&file, "a,n\n1,2\n2,\n3,6\n").unwrap();
@@ -338,7 +338,7 @@ async fn what_a_lower_limit_sets_aside_starts_when_it_is_raised(kind: Kind) {
     let exported = cli.ok(&["get", "schedule", "large", "-o", "yaml"]);
     let applied = cli.apply(&format!("{exported}description: heavy\n"));
     assert_eq!(applied.code, 0, "{applied:?}");
-    let warned = "5 tokens are more than there are (at most 3, the max_in_flight of its policy p)";
+    let warned = "5 tokens are more than there are (at most 3, the maxInFlight of its policy p)";
     assert!(applied.err.contains(warned), "{applied:?}");
     for event in events(&service, "small", EventState::Held, 3).await {
         cli.ok(&["release", &event.event_id]);
