@@ -345,7 +345,7 @@ impl Load {
     {
         let end = std::time::Instant::now() + CALLS_MAX;
         loop {
-            let error = match call(self.doors.any(), request.clone()).await {
+            let error = match Box::pin(call(self.doors.any(), request.clone())).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
