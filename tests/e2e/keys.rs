@@ -24,11 +24,22 @@ async fn keys(service: &Service) -> BTreeMap<String, PolicyKey> {
     queue.keys.into_iter().map(|key| (key.key.clone(), key)).collect()
 }
 
+/// The first arrival of each event. After a power cut an event may come again, while its token is held since its first.
+pub(crate) fn firsts(arrivals: &[Arrival]) -> Vec<&Arrival> {
+    let mut firsts: BTreeMap<&str, &Arrival> = BTreeMap::new();
+    for arrival in arrivals {
+        let first = firsts.entry(&arrival.event_id).or_insert(arrival);
+        if arrival.arrived_us < first.arrived_us {
+            *first = arrival;
+        }
+    }
+    firsts.into_values().collect()
+}
+
 /// The most events of a key that consumers were at work on at once: each lasted for `WORK_MS` at least.
 pub(crate) fn at_once(arrivals: &[Arrival], key: &str) -> usize {
-    let mut came: Vec<i64> =
-        arrivals.iter().filter(|arrival| arrival.key == key).map(|arrival| arrival.arrived_us).collect();
-    came.sort_unstable();
+    let firsts = firsts(arrivals).into_iter().filter(|arrival| arrival.key == key);
+    let came: Vec<i64> = firsts.map(|arrival| arrival.arrived_us).collect();
     let within =
         |from: &i64| came.iter().filter(|us| (*from..from + 1_000 * WORK_MS as i64).contains(us)).count();
     came.iter().map(within).max().unwrap_or_default()

@@ -14,7 +14,7 @@ use tollgate_proto::v1::{
 };
 use tonic::Status;
 
-use crate::keys::WORK_MS;
+use crate::keys::{WORK_MS, firsts};
 
 /// The tokens that are shared where events of 1 to 4 come.
 const LIMIT: u32 = 8;
@@ -84,13 +84,13 @@ async fn lower(service: &Service, limit: u32) {
 
 /// The most tokens that consumers were at work on at once: each event lasted for `WORK_MS` at least.
 fn tokens_at_once(arrivals: &[Arrival], units: &[u32]) -> u32 {
+    let came = firsts(arrivals);
     let within = |from: i64| {
-        let at_work = arrivals
-            .iter()
-            .filter(|arrival| (from..from + 1_000 * WORK_MS as i64).contains(&arrival.arrived_us));
+        let at_work =
+            came.iter().filter(|arrival| (from..from + 1_000 * WORK_MS as i64).contains(&arrival.arrived_us));
         at_work.map(|arrival| units[arrival.index as usize]).sum()
     };
-    arrivals.iter().map(|arrival| within(arrival.arrived_us)).max().unwrap_or_default()
+    came.iter().map(|arrival| within(arrival.arrived_us)).max().unwrap_or_default()
 }
 
 async fn events_of_a_schedule_take_as_many_as_it_says(kind: Kind) {

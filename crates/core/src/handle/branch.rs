@@ -88,6 +88,10 @@ impl Turns {
 
     /// It has started an event that takes so many tokens, and goes on to take turns.
     pub(super) fn went(&mut self, uid: Uuid, (units, weight): (u32, u32), has_floor: bool) {
+        // Nobody else has ever taken turns: there is no order to keep.
+        if self.places.len() == 1 && self.line.first().is_some_and(|turn| turn.has_floor == has_floor) {
+            return;
+        }
         let time = self.time();
         self.time = time;
         if let Some(place) = self.places.get_mut(&uid) {

@@ -112,6 +112,14 @@ struct Tally {
     ends: Ends,
 }
 
+impl Tally {
+    fn add(&mut self, later: Self) {
+        self.answers.add(later.answers);
+        self.ends.ended += later.ends.ended;
+        self.ends.hold_us = later.ends.hold_us.or(self.ends.hold_us);
+    }
+}
+
 /// What has not been added to the buckets yet. That of the latest one is at hand, so that counting one event after the other
 /// under one policy looks nothing up.
 #[derive(Debug, Default)]
@@ -124,17 +132,22 @@ pub(super) struct Tallies {
 impl Tallies {
     fn of(&mut self, policy: Option<Uuid>) -> &mut Tally {
         if self.policy != policy {
-            let next = self.others.remove(&policy).unwrap_or_default();
-            let before = std::mem::replace(&mut self.latest, next);
-            self.others.insert(std::mem::replace(&mut self.policy, policy), before);
+            self.put_by();
+            self.policy = policy;
         }
         &mut self.latest
     }
 
-    fn take(&mut self) -> impl Iterator<Item = (Option<Uuid>, Tally)> {
-        let latest = (self.policy, std::mem::take(&mut self.latest));
-        let all = std::mem::take(&mut self.others).into_iter().chain(std::iter::once(latest));
-        all.filter(|(_, tally)| *tally != Tally::default())
+    fn put_by(&mut self) {
+        let latest = std::mem::take(&mut self.latest);
+        if latest != Tally::default() {
+            self.others.entry(self.policy).or_default().add(latest);
+        }
+    }
+
+    fn take(&mut self) -> BTreeMap<Option<Uuid>, Tally> {
+        self.put_by();
+        std::mem::take(&mut self.others)
     }
 }
 

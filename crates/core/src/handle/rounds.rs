@@ -76,11 +76,10 @@ impl Shard {
     /// What is next under a policy, where so many tokens are free: no key has more than it may have, and where places bound it,
     /// nobody takes those of the others.
     pub(super) fn next_work(&mut self, policy: Option<Uuid>, free: u32, now: Now) -> Option<Next> {
-        let is_bounded = self.ledger.is_bounded(policy);
         let (ledger, queue) = (&self.ledger, self.queues.get_mut(&policy)?);
         let (runs, tokens) = (&ledger.runs, &ledger.tokens);
         let bucket = ledger.buckets.get(&policy)?;
-        let sends_max = self.options.sends_max;
+        let (is_bounded, sends_max) = (bucket.is_bounded(), self.options.sends_max);
         let wakes = RefCell::new(Vec::new());
         let look = |work: Work| {
             let Some(run) = runs.get(&work.run()) else { return Look::Takes(0) };
@@ -115,8 +114,11 @@ impl Shard {
             })
         };
         let next = queue.next(look, weight, free);
-        if let Some(bucket) = self.ledger.buckets.get_mut(&policy) {
-            wakes.into_inner().into_iter().for_each(|(group, at_us)| bucket.keys.wake(group, at_us));
+        let wakes = wakes.into_inner();
+        if !wakes.is_empty()
+            && let Some(bucket) = self.ledger.buckets.get_mut(&policy)
+        {
+            wakes.into_iter().for_each(|(group, at_us)| bucket.keys.wake(group, at_us));
         }
         next
     }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::bucket::Kept;
 use super::queue::{Next, Queue};
 use super::shard::{MonoTimer, Shard};
-use crate::model::Now;
+use crate::model::{Now, Parent};
 
 /// The policies of which a round has begun, and those of which something has started.
 #[derive(Default)]
@@ -73,8 +73,8 @@ impl Shard {
 
     /// Hands out the tokens of a tree, until limits or work run out.
     pub(super) fn dispatch_tree(&mut self, root: Uuid, now: Now) {
-        let mut seen = Seen::default();
-        while let Some((way, free)) = self.way_down(root, now) {
+        let (mut seen, mut way) = (Seen::default(), Vec::with_capacity(Parent::LEVELS_MAX));
+        while let Some(free) = self.way_down(root, &mut way, now) {
             let Some(&uid) = way.last() else { break };
             match self.next_of(uid, free, &mut seen, now) {
                 Some(Next::Start(work, units)) if self.start(work, now) => {
@@ -101,8 +101,8 @@ impl Shard {
 
     /// From the root down to the policy whose own events are next, and how many tokens are free at each of them; none where
     /// nothing may start. Who cannot go on, for want of tokens or of work, takes no turns from now on.
-    fn way_down(&mut self, root: Uuid, now: Now) -> Option<(Vec<Uuid>, u32)> {
-        let mut way: Vec<Uuid> = Vec::with_capacity(4);
+    fn way_down(&mut self, root: Uuid, way: &mut Vec<Uuid>, now: Now) -> Option<u32> {
+        way.clear();
         let (mut uid, mut free) = (root, u32::MAX);
         loop {
             let bucket = self.ledger.buckets.get_mut(&Some(uid))?;
@@ -113,7 +113,7 @@ impl Shard {
                     way.push(uid);
                     free = free.min(room.tokens);
                     if next == uid {
-                        return Some((way, free));
+                        return Some(free);
                     }
                     uid = next;
                 }
@@ -153,9 +153,8 @@ impl Shard {
     /// The next piece of work of a policy's own, where something bounds it and nothing above does not.
     fn next_of(&mut self, uid: Uuid, free: u32, seen: &mut Seen, now: Now) -> Option<Next> {
         let (policy, sends_max) = (Some(uid), self.options.sends_max);
-        let is_bounded = self.ledger.is_bounded(policy);
         let bucket = self.ledger.buckets.get(&policy)?;
-        if bucket.is_unread() || !is_bounded && bucket.counts.places().taken() >= sends_max {
+        if bucket.is_unread() || !bucket.is_bounded() && bucket.counts.places().taken() >= sends_max {
             return None;
         }
         let mut is_open = seen.begun.insert(uid);

@@ -113,6 +113,49 @@ fn a_floor_is_lent_and_met_as_tokens_come_back() {
 }
 
 #[test]
+fn a_shared_budget_is_used_whole_as_long_as_anything_waits() {
+    let root = policy(1, at_most(20));
+    let middle = with_floor(6, 1, below(&root, 2, no_limit()));
+    let leaves = [
+        with_floor(4, 1, below(&middle, 3, no_limit())),
+        below(&middle, 4, at_most(7)),
+        with_floor(2, 5, below(&root, 5, no_limit())),
+        below(&root, 6, at_most(3)),
+    ];
+    let mut world = World::with_policies(&[&root, &middle, &leaves[0], &leaves[1], &leaves[2], &leaves[3]]);
+    for (schedule, leaf) in (10..).zip(&leaves) {
+        due(&mut world, schedule, leaf, 300);
+    }
+    let mut waiting = counts([("p3", 300), ("p4", 300), ("p5", 300), ("p6", 300)]);
+    let mut under_way: Vec<Send> = Vec::new();
+    for turn in 0_usize.. {
+        let started = world.accept_all();
+        by_policy(&started)
+            .into_iter()
+            .for_each(|(policy, count)| *waiting.get_mut(&policy).unwrap() -= count);
+        under_way.extend(started);
+        let at_work = by_policy(&under_way);
+        let may_start = |policy: &str, limit| {
+            waiting[policy] > 0 && at_work.get(policy).is_none_or(|count| *count < limit)
+        };
+        let may_start =
+            [("p3", 20), ("p4", 7), ("p5", 20), ("p6", 3)].map(|(policy, limit)| may_start(policy, limit));
+        assert!(under_way.len() == 20 || may_start == [false; 4], "{at_work:?} at work, {waiting:?} wait");
+        assert_eq!(held(&world, &root), (0, u32::try_from(under_way.len()).unwrap()));
+        if under_way.is_empty() {
+            break;
+        }
+        // As many come back at once as chance has it, of whichever policy.
+        for _ in 0..=turn * 7 % 5 {
+            if !under_way.is_empty() {
+                world.succeed(&under_way.remove(turn * 13 % under_way.len()));
+            }
+        }
+    }
+    assert!(waiting.values().all(|count| *count == 0), "{waiting:?}");
+}
+
+#[test]
 fn turns_go_by_weight_and_by_policy_not_by_schedule() {
     let root = policy(1, at_most(8));
     let one = below(&root, 2, no_limit());
