@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tollgate_harness::machine::{Machine, compile};
 use tollgate_harness::resources::{http, once, policy, schedule_name, us};
 use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 use tollgate_proto::v1::submit_items_request::Part;
@@ -163,6 +164,46 @@ async fn an_upload_outlives_power_cuts(kind: Kind) {
         .map(|arrival| (arrival.index, arrival.data["n"].clone()))
         .collect();
     assert!(seen.len() == ITEMS as usize && seen.iter().all(|(index, n)| *n == json!(index)));
+    service.stop().await;
+}
+
+/// A disk that fills up in the middle of an upload: a clear error, nothing due, and the client goes on once there is room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_makes_nothing_due() {
+    const ITEMS: u32 = 20_000;
+    let folder = tempfile::tempdir().unwrap();
+    let library = compile(folder.path()).unwrap();
+    let machine = Machine::new(&library, folder.path().join("machine")).unwrap();
+    let database = Database::new(Kind::Sqlite).await;
+    let service = Service::join_on(&database, &[], &machine.environment()).await;
+    let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(0..1)).await;
+    service.create_policy("p", policy(500)).await.unwrap();
+    service.create_schedule("list", manual(&consumer, "p")).await.unwrap();
+    let items: Vec<Item> = (0..ITEMS).map(item).collect();
+    let stream = tokio_stream::iter(parts(header("r"), items.clone()));
+    let stream = tokio_stream::StreamExt::throttle(stream, Duration::from_millis(4));
+    let mut master = service.master();
+    let upload = tokio::spawn(async move { master.submit_items(stream).await });
+    wait_for("some of the items", 30, async || {
+        standing(&service, "r").await.filter(|submission| submission.received_count > 0)
+    })
+    .await;
+    machine.full_disk(true).unwrap();
+    let refused = upload.await.unwrap().unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused:?}");
+    assert!(refused.message().contains("disk"), "{refused:?}");
+    assert_eq!((service.runs("list").await.len(), consumer.notes.arrivals_count()), (0, 0));
+    machine.full_disk(false).unwrap();
+    let open = standing(&service, "r").await.unwrap();
+    assert_eq!(open.state(), SubmissionState::Open, "{open:?}");
+    let rest = items[open.received_count as usize..].to_vec();
+    let header = SubmissionHeader { resume_from: open.received_count, ..header("r") };
+    let made = submit(&service, header, rest).await.unwrap();
+    assert_eq!((made.state(), made.received_count), (SubmissionState::Complete, ITEMS));
+    let run = service.finished("list", 120).await;
+    assert_eq!((run.events, run.counts.unwrap().succeeded), (ITEMS, ITEMS));
+    assert_eq!(service.runs("list").await.len(), 1);
+    consumer.notes.assert_clean();
     service.stop().await;
 }
 

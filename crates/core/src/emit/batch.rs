@@ -11,7 +11,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::ScannedChild;
-use crate::model::{MINUTE_US, Run, RunId, RunKind, RunState, SECOND_US, SkipReason, Skipped};
+use crate::model::{MINUTE_US, Run, RunId, RunKind, RunState, SECOND_US, Schedule, SkipReason, Skipped};
 
 /// The most rows that are handed over at once: on SQLite, everybody's commits wait for them.
 const ROWS_MAX: usize = 250;
@@ -20,12 +20,17 @@ const ROWS_MAX: usize = 250;
 const SOON_US: i64 = 30 * SECOND_US;
 /// The longest pause after a part of what lies further ahead.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
-/// A launch that falls due within this time after a change may have a run in an earlier home of its schedule: longer than
-/// windows are opened ahead, with masters whose clocks disagree.
+/// A launch that falls due within this time after a change may have a run by what its schedule was before, also in an earlier home
+/// of it: longer than windows are opened ahead, with masters whose clocks disagree.
 const DOUBT_US: i64 = 60 * MINUTE_US;
 /// How long after its launch time a launch still waits for a former shard to hear of a change. A message that cannot be read
 /// must not hold it up for ever.
 const PUT_OFF_US: i64 = 15 * MINUTE_US;
+
+/// Whether a launch falls due before the latest change of its schedule, or soon after it.
+fn is_recent(schedule: &Schedule, launch_us: i64) -> bool {
+    launch_us <= schedule.updated_us.saturating_add(DOUBT_US)
+}
 
 /// A schedule of which launches have fallen due, or do so soon after the latest change: a shard in which it lived may make
 /// them itself, when it hears of an earlier change.
@@ -93,8 +98,7 @@ impl JudgedBatch {
         // What falls due long after the move, the shard where it lived before never had. Of what it had it may have
         // started or ended some before it heard of the move; the rest it has passed on by itself, and the present home may
         // have made its runs already.
-        let recent = launch_us <= schedule.updated_us.saturating_add(DOUBT_US);
-        if !schedule.former_homes.is_empty() && (self.again || recent) {
+        if !schedule.former_homes.is_empty() && (self.again || is_recent(schedule, launch_us)) {
             self.doubtful.push((schedule.uid, launch_us));
         }
         self.tasks.insert(task);
@@ -134,8 +138,9 @@ impl JudgedBatch {
         self.note(task, child, launch_us, now_us);
         let schedule = &child.schedule;
         let (schedule_uid, triggers) = (schedule.uid, schedule.timing.triggers.len());
-        // The timing before the latest change may have had it, or another trigger, which was judged a moment ago.
-        if triggers > 1 || schedule.generation > 1 && launch_us <= schedule.updated_us {
+        // The timing before the latest change may have had it, in a window that was opened before, or another trigger, which was
+        // judged a moment ago.
+        if triggers > 1 || schedule.generation > 1 && is_recent(schedule, launch_us) {
             self.doubtful.push((schedule_uid, launch_us));
         }
         self.skipped.push(Skipped { schedule_uid, launch_us, reason, recorded_us: now_us });
@@ -224,11 +229,13 @@ mod tests {
             batch.drop_known(&BTreeSet::from([(uid, MINUTE_US)]));
             assert!(batch.is_empty());
         }
-        for (updated_us, asked) in [(MINUTE_US, true), (MINUTE_US - 1, false)] {
+        let launch_us = 2 * DOUBT_US;
+        let ahead_us = launch_us - DOUBT_US;
+        for (updated_us, asked) in [(launch_us, true), (ahead_us, true), (ahead_us - 1, false)] {
             let mut changed = child(Vec::new());
             (changed.schedule.generation, changed.schedule.updated_us) = (2, updated_us);
             let mut batch = JudgedBatch::new(false);
-            batch.skip(0, &changed, MINUTE_US, SkipReason::Missed, 3 * MINUTE_US);
+            batch.skip(0, &changed, launch_us, SkipReason::Missed, launch_us + 3 * MINUTE_US);
             assert_eq!(batch.in_doubt().contains_key(&uid), asked, "the timing before may have had it");
         }
     }
