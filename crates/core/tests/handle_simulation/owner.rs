@@ -15,6 +15,7 @@ use crate::fence::Lease;
 use crate::handle_world::loads_of;
 use crate::read::Read;
 use crate::totals::Seen;
+use crate::units::RETRYING_FEW;
 use crate::world::{At, Event, World};
 
 /// How long a process that ends waits for answers, in milliseconds.
@@ -196,7 +197,7 @@ impl World {
 
     fn options(&mut self, mut options: Options) -> Options {
         options.sends_max = self.wait_us(&[3, 50]) as u32;
-        options.retrying_max = self.wait_us(&[2, 1000]) as u32;
+        options.retrying_max = self.wait_us(&[i64::from(RETRYING_FEW), 1000]) as u32;
         options.lazy_us = self.wait_us(&[0, 20_000, 500_000]);
         options.early_us = self.wait_us(&[0, 5_000, 2 * SECOND_US]);
         options.sorted_max = self.wait_us(&[3, 1_000]) as usize;

@@ -12,8 +12,10 @@ use crate::random::Random;
 use crate::totals::Seen;
 use crate::tree::{self, way_up};
 use crate::world::{At, Event, Troubles, World};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+/// How many events of a run may wait for another attempt, in some worlds.
+pub(crate) const RETRYING_FEW: u32 = 2;
 /// The most tokens that an event takes.
 const MOST: u32 = 5;
 
@@ -170,6 +172,7 @@ pub(crate) fn check_urgent(store: &Store, changes: &Changes, troubles: &Troubles
             other.policy_uid == run.policy_uid
                 && other.priority > run.priority
                 && waits_for_tokens(store, other, &load.key)
+                && coming_again(store, changes, other.id) < RETRYING_FEW
         });
         for first in first {
             let now = changes.runs_changed.iter().find(|changed| changed.id == first.id).unwrap_or(first);
@@ -177,6 +180,14 @@ pub(crate) fn check_urgent(store: &Store, changes: &Changes, troubles: &Troubles
             assert!(goes_on, "{id} {index} starts before {first:?}, which is more urgent");
         }
     }
+}
+
+/// How many events of a run have been tried and may wait for another attempt: with so many, a run starts no more.
+fn coming_again(store: &Store, changes: &Changes, run: RunId) -> u32 {
+    let stored = store.tokens.range((run, 0)..=(run, u32::MAX)).map(|(_, row)| row);
+    let rows = stored.chain(changes.tokens_put.iter().filter(|row| row.run == run));
+    let tried = rows.filter(|row| row.attempt > 1 || row.state == TokenState::Waiting);
+    tried.map(|row| row.index).collect::<BTreeSet<u32>>().len() as u32
 }
 
 /// With nothing pending, nothing waits for tokens while there are enough for whatever it may be kept for.
@@ -191,7 +202,9 @@ pub(crate) fn check_goes_on(
     let held = tree::held(store, |uid| model.counted(Some(uid)).1);
     for run in store.runs.values() {
         let load = load_of(store, (run.id, run.next_index));
-        if !waits_for_tokens(store, run, &load.key) {
+        if !waits_for_tokens(store, run, &load.key)
+            || coming_again(store, &Changes::default(), run.id) >= RETRYING_FEW
+        {
             continue;
         }
         let way = way_up(run.policy_uid.unwrap_or_default(), &store.policies);
