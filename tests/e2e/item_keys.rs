@@ -122,6 +122,9 @@ async fn why_an_item_waits(kind: Kind) {
         events.iter().filter(|event| event.state() != EventState::Waiting).map(|event| event.index).collect();
     assert_eq!((waiting.len(), held.len()), (322, 8));
     assert!(waiting.iter().all(|event| !held.contains(&event.index)));
+    let id = run.name.rsplit('/').next().unwrap();
+    let of_zeta = cli.ok(&["get", "events", id, "--filter", "key=zeta"]);
+    assert!(of_zeta.contains("KEY") && of_zeta.contains("zeta") && !of_zeta.contains("acme"), "{of_zeta}");
     // One key is steered.
     cli.ok(&["limit", "p", "acme", "--max-in-flight", "5"]);
     holds(&service, &[("acme", 5), ("zeta", 2), ("beta", 2), ("house", 2)]).await;
@@ -131,7 +134,6 @@ async fn why_an_item_waits(kind: Kind) {
     cli.ok(&["limit", "p", "zeta", "--resume"]);
     holds(&service, &[("acme", 5), ("zeta", 9), ("beta", 2), ("house", 2)]).await;
     // What has not started is cancelled once, wherever it stands; what is held stays.
-    let id = run.name.rsplit('/').next().unwrap();
     cli.ok(&["cancel", id]);
     let ended = wait_for("the rest to be cancelled", 30, async || {
         let run = service.runs("list").await.remove(0);

@@ -102,19 +102,23 @@ async fn events_of_a_schedule_take_as_many_as_it_says(kind: Kind) {
     assert_eq!(made.units, Some(5));
     holds(&service, 10).await;
     wait_for("two at the consumer", 10, async || (consumer.notes.in_flight() == 2).then_some(())).await;
-    assert_eq!(queue(&service).await.holders.len(), 2);
+    let holders: Vec<u32> = queue(&service).await.holders.iter().map(|holder| holder.units).collect();
+    assert_eq!(holders, [5, 5]);
     service.kill9();
     service = Service::start(&database).await;
     holds(&service, 10).await;
     let cli = Cli::new(service.url());
     let table = cli.ok(&["get", "schedules"]);
     assert!(table.contains("6 (units 5)"), "{table}");
+    let described = cli.ok(&["describe", "policy", "p"]);
+    assert!(described.contains("TOKENS"), "{described}");
     assert_eq!(cli.json(&["get", "schedule", "s"])["units"], 5);
     // What is exported is found unchanged.
     let exported = cli.ok(&["get", "schedule", "s", "-o", "yaml"]);
     assert!(exported.contains("units: 5"), "{exported}");
     // One that comes back makes room for one.
     let first = events(&service, "s", EventState::Held, 2).await.remove(0);
+    assert_eq!(first.units, 5);
     cli.ok(&["release", &first.event_id]);
     wait_for("a third one", 30, async || (consumer.notes.events_by_schedule()["s"] == 3).then_some(())).await;
     holds(&service, 10).await;
@@ -152,6 +156,8 @@ async fn items_take_as_many_as_they_say(kind: Kind) {
     assert_eq!(came.len(), 80);
     assert!(came.iter().all(|(index, data)| data["n"] == *index), "{came:?}");
     assert_eq!(service.held_count().await, 0);
+    let shown: Vec<u32> = service.events(&run.name).await.iter().map(|event| event.units).collect();
+    assert_eq!(shown, units);
     service.stop().await;
 }
 

@@ -68,9 +68,26 @@ impl Page {
         Some(DeliveryItem { key: key.to_owned(), payload: self.payload.clone(), data: data.to_owned() })
     }
 
+    /// What people see of an item.
+    fn shown(&self, index: u32) -> Option<ShownItem> {
+        let ItemLine { key, units, data } = self.items.item(index)?;
+        Some(ShownItem { key: key.to_owned(), units, data: data.to_owned() })
+    }
+
     fn bytes(&self) -> usize {
         self.items.bytes() + self.payload.len()
     }
+}
+
+/// What people see of an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ShownItem {
+    /// May be empty.
+    pub(crate) key: String,
+    /// 0 where it does not say them.
+    pub(crate) units: u32,
+    /// JSON.
+    pub(crate) data: String,
 }
 
 /// Which event it is about.
@@ -207,7 +224,7 @@ impl Items {
         store: &dyn ItemStore,
         (run, spec): (&Run, Option<&RunSpec>),
         indexes: impl Iterator<Item = u32>,
-    ) -> Result<Vec<DeliveryItem>, String> {
+    ) -> Result<Vec<ShownItem>, String> {
         let page_of_spec = |spec| page_of_spec(spec, &self.0.keys).map_err(|error| error.to_string());
         let mut page = spec.map(page_of_spec).transpose()?;
         let mut items = Vec::new();
@@ -221,7 +238,7 @@ impl Items {
                 let read = read_page(store, &self.0.keys, at, index, payload).await;
                 page = Some(read.map_err(|error| error.to_string())?);
             }
-            items.extend(page.as_ref().and_then(|page| page.item(index)));
+            items.extend(page.as_ref().and_then(|page| page.shown(index)));
         }
         Ok(items)
     }

@@ -27,6 +27,7 @@ async fn pages(world: &World) -> Vec<Page> {
     let waiting = world.event("batch", EventState::Waiting).await;
     let retrying = world.event("flaky", EventState::Retrying).await;
     let dead = world.event("hopeless", EventState::Dead).await;
+    let (large, tenants) = (world.event("tenants", EventState::Held).await, world.run("tenants").await);
     let (batch, hopeless) = (world.run("batch").await, world.run("hopeless").await);
     let hour = (tollgate_harness::now_us() / 1_000_000 / 86_400 + 1) * 86_400 - 3_600;
     vec![
@@ -101,9 +102,12 @@ async fn pages(world: &World) -> Vec<Page> {
             page_of(&batch.name),
             vec!["Why its next event waits", "Timeline", "Cancel what has not started"],
         ),
+        ("run-items", page_of(&tenants.name), vec!["Key", "Tokens", "acme", "initech", "With the key"]),
+        ("run-of-key", format!("{}?key=globex", page_of(&tenants.name)), vec!["globex", "Show all"]),
         ("run-dead", page_of(&hopeless.name), vec!["Dead", "What went wrong", "Try 3 dead events again"]),
         ("run-expired", page_of(&world.run("hasty").await.name), vec!["Expired"]),
         ("event-held", page_of(&held.name), vec!["holds its token until now", "Free its token"]),
+        ("event-item", page_of(&large.name), vec!["Key", "acme", "Tokens", "5", "Item", "\"tenant\""]),
         (
             "event-waiting",
             page_of(&waiting.name),
@@ -144,6 +148,7 @@ async fn pages(world: &World) -> Vec<Page> {
                 "Free…",
             ],
         ),
+        ("policy-units", of("policies", "exports"), vec!["Who holds tokens", "Tokens", "tenants"]),
         ("policy-quick", of("policies", "quick"), vec!["99 of 100", "Who holds tokens"]),
         ("policy-paused", of("policies", "stopped"), vec!["the disk of b7 is full", "Resume"]),
         ("policy-tree", of("policies", "site-imports"), vec!["Its tree", "Held below", "5 tokens of site"]),

@@ -1,14 +1,16 @@
 //! A service with something of everything in it: held tokens, what waits, runs that ended in every way, pauses.
 
+use serde_json::json;
 use tollgate_harness::browser::Browser;
 use tollgate_harness::resources::{PARENT, every, http, ms, once, policy, policy_name, schedule_name, soon};
 use tollgate_harness::{Arrival, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
+use tollgate_proto::convert::payload::from_json;
 use tollgate_proto::v1::alert_target::Target as To;
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
     Alert, AlertTarget, AlertTroubles, Calendar, CreateAlertRequest, CreateCalendarRequest, Event,
     EventState, GetAlertRequest, HttpTarget, PausePolicyRequest, PauseScheduleRequest, Policy, RetryPolicy,
-    Run, RunState, Schedule, Trigger, UpdatePolicyRequest, UpdateScheduleRequest,
+    Run, RunState, Schedule, ScheduleItem, Trigger, UpdatePolicyRequest, UpdateScheduleRequest,
 };
 
 /// What runs while a test looks.
@@ -182,6 +184,7 @@ async fn policies(service: &Service) {
     service.create_policy("quick", policy(8)).await.unwrap();
     service.create_policy("stopped", policy(4)).await.unwrap();
     service.create_policy("site", policy(12)).await.unwrap();
+    service.create_policy("exports", policy(8)).await.unwrap();
     let below = |parent: &str| Policy { parent: Some(parent.to_owned()), ..Policy::default() };
     let imports = Policy { floor: Some(5), weight: Some(2), ..below("site") };
     service.create_policy("site-imports", imports).await.unwrap();
@@ -198,6 +201,16 @@ fn nightly(consumer: &Consumer) -> Schedule {
         description: "Nightly backups of all devices".to_owned(),
         ..once(soon(300), 500, "gentle", http(consumer))
     }
+}
+
+/// A list of tenants, of which one is large.
+fn tenants() -> Vec<ScheduleItem> {
+    let item = |(tenant, units): (&str, u32)| ScheduleItem {
+        data: Some(from_json(&json!({"tenant": tenant}))),
+        key: tenant.to_owned(),
+        units,
+    };
+    [("acme", 5), ("globex", 3), ("acme", 5), ("initech", 0)].map(item).to_vec()
 }
 
 async fn schedules(service: &Service, consumer: &Consumer) {
@@ -224,6 +237,8 @@ async fn schedules(service: &Service, consumer: &Consumer) {
         "kept" => once(now(), 3, "site-imports", target()),
         "kept-slow" => once(now(), 2, "site-imports-slow", target()),
         "stuck" => once(now(), 6, "stopped", target()),
+        // Of eight tokens, the first two hold eight, and two wait.
+        "tenants" => Schedule { items: tenants(), events: None, ..once(now(), 1, "exports", target()) },
         "weekdays" => Schedule { triggers: cron("*/15 9-17 * * MON-FRI"), ..nightly(consumer) },
         "herd" => Schedule { triggers: cron("0 0 * * *"), events: Some(100_000), ..nightly(consumer) },
         "resting" => Schedule { triggers: cron("0 12 * * SUN"), ..nightly(consumer) },
@@ -243,6 +258,7 @@ async fn schedules(service: &Service, consumer: &Consumer) {
         "resting",
         "kept",
         "kept-slow",
+        "tenants",
     ];
     for name in all {
         service.create_schedule(name, schedule_of(name)).await.unwrap();

@@ -174,6 +174,8 @@ pub struct Holder {
     pub age_us: i64,
     /// Until something happens by itself (suspect, reclaimed, sent again), in microseconds; none if nothing will.
     pub timer_us: Option<i64>,
+    /// How many tokens it holds.
+    pub units: u32,
 }
 
 /// Why an unfinished event is where it is.
@@ -428,6 +430,7 @@ impl Shard {
             state: self.event_state(key.0, key.1)?,
             age_us: (now.wall_us - token.row.acquired_us).max(0),
             timer_us: token.timer_us.map(|t| (t - now.mono_us).max(0)),
+            units: token.load.units,
         })
     }
 

@@ -13,9 +13,11 @@ use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
 use crate::words::show::{
-    clipped, counted, duration, event_state, exact, fine, reason_code, seen, short, tag, us,
+    clipped, counted, duration, event_state, exact, fine, reason_code, seen, short, shortened, tag, us,
 };
 
+/// How much of an item is shown, in characters.
+const ITEM_CHARS: usize = 2_000;
 /// How many of the latest attempts that were not taken the timeline shows.
 const IN_TIMELINE: usize = 5;
 /// How many of the latest attempts the table shows.
@@ -72,6 +74,7 @@ async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Bod
         p.id { code { (event.event_id) } }
         div #live data-refresh=[open.then_some("3")] {
             (reasons(&why, open))
+            (load(&event))
             (timeline(visit.now_us, &steps(visit.now_us, &why, run.as_ref())))
             (attempts(visit.now_us, &why))
             (holders(visit.now_us, &why))
@@ -99,6 +102,19 @@ fn reasons(why: &v1::Explanation, open: bool) -> Markup {
                     }
                 }
                 @if !why.freed_by.is_empty() { p { strong { "What would let it go on: " } (why.freed_by) } }
+            }
+        }
+    }
+}
+
+/// Whose it is, how many tokens it takes, what it carries.
+fn load(event: &v1::Event) -> Markup {
+    html! {
+        @if !event.key.is_empty() || event.units > 1 || !event.data.is_empty() {
+            dl.facts #load {
+                @if !event.key.is_empty() { dt { "Key" } dd { (event.key) } }
+                @if event.units > 1 { dt { "Tokens" } dd { (event.units) } }
+                @if !event.data.is_empty() { dt { "Item" } dd { code { (shortened(&event.data, ITEM_CHARS)) } } }
             }
         }
     }
@@ -226,6 +242,7 @@ fn answer(answer: v1::AttemptAnswer) -> Markup {
 }
 
 fn holders(now_us: i64, why: &v1::Explanation) -> Markup {
+    let has_units = why.holders.iter().any(|holder| holder.units > 1);
     html! {
         @if !why.holders.is_empty() {
             section aria-labelledby="h-holders" {
@@ -237,6 +254,7 @@ fn holders(now_us: i64, why: &v1::Explanation) -> Markup {
                                 th scope="col" { "Event" }
                                 th scope="col" { "Schedule" }
                                 th scope="col" { "State" }
+                                @if has_units { th.n scope="col" { "Tokens" } }
                                 th.n scope="col" { "Held for" }
                                 th.opt scope="col" { "If it stays silent" }
                             }
@@ -247,6 +265,7 @@ fn holders(now_us: i64, why: &v1::Explanation) -> Markup {
                                     th.id scope="row" { a href=(to(&holder.event)) { (clipped(short(&holder.event))) } }
                                     td { a href=(to(&holder.schedule)) { (short(&holder.schedule)) } }
                                     td { (event_state(holder.state())) }
+                                    @if has_units { td.n { (holder.units) } }
                                     td.n { (duration(holder.age.as_ref())) }
                                     td.opt {
                                         @match &holder.expire_time {

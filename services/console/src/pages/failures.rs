@@ -11,7 +11,7 @@ use crate::parts::shell::{Body, Section, empty};
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
-use crate::words::show::{count, counted, event_state, exact, seen, short, us};
+use crate::words::show::{count, counted, event_state, exact, quoted, seen, short, us};
 
 /// How many groups are shown.
 const GROUPS_MAX: i32 = 100;
@@ -73,14 +73,6 @@ impl Wanted {
     fn narrows(&self) -> bool {
         !(self.schedule.trim().is_empty() && self.policy.trim().is_empty() && self.since.is_empty())
     }
-}
-
-/// A value of a filter; empty where it is empty.
-fn quoted(value: &str) -> String {
-    if value.is_empty() {
-        return String::new();
-    }
-    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// One group, in the API's words.

@@ -18,7 +18,7 @@ use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
 use crate::words::show::{
-    clipped, count, counted, encode, event_state, made_by, moment, run_state, short, us,
+    clipped, count, counted, encode, event_state, made_by, moment, quoted, run_state, short, us,
 };
 
 /// How many events a page shows.
@@ -48,8 +48,24 @@ pub(crate) struct Id {
 pub(crate) struct Wanted {
     #[serde(default)]
     state: String,
+    /// Of its item, or of its schedule.
+    #[serde(default)]
+    key: String,
     #[serde(default)]
     page: String,
+}
+
+impl Wanted {
+    fn is_all(&self) -> bool {
+        self.state.is_empty() && self.key.is_empty()
+    }
+
+    /// In the API's words.
+    fn filter(&self) -> String {
+        let terms = [("state", self.state.clone()), ("key", quoted(&self.key))];
+        let given = terms.iter().filter(|(_, value)| !value.is_empty());
+        given.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" AND ")
+    }
 }
 
 /// The page.
@@ -66,10 +82,9 @@ pub(crate) async fn body(
     problem: Option<Problem>,
 ) -> Result<Body, Problem> {
     let mut handler = visit.api.handler();
-    let filter = if wanted.state.is_empty() { String::new() } else { format!("state={}", wanted.state) };
     let (run, events) = futures::future::join(
         handler.get_run(v1::GetRunRequest { name: name.to_owned() }),
-        visit.api.events(name, &filter, PAGE, &wanted.page),
+        visit.api.events(name, &wanted.filter(), PAGE, &wanted.page),
     )
     .await;
     let run = run?.into_inner();
@@ -80,7 +95,10 @@ pub(crate) async fn body(
     let waits = async { if run.waiting_count > 0 { why(&visit.api, &run).await } else { None } };
     let (waits, failed, meanwhile) =
         futures::future::join3(waits, failures(&visit.api, &run), meanwhile::read(visit, &run)).await;
-    let at = |page: &str| format!("{}?state={}&page={}", to(name), encode(&wanted.state), encode(page));
+    let at = |page: &str| {
+        let (state, key) = (encode(&wanted.state), encode(&wanted.key));
+        format!("{}?state={state}&key={key}&page={}", to(name), encode(page))
+    };
     let next = (!events.next_page_token.is_empty()).then(|| at(&events.next_page_token));
     let open = run.finish_time.is_none() && run.state() != v1::RunState::Skipped;
     let content = html! {
@@ -199,9 +217,11 @@ fn facts(run: &v1::Run) -> Markup {
 }
 
 fn table(visit: &Visit, events: &[v1::Event], wanted: &Wanted) -> Markup {
+    let has_keys = events.iter().any(|event| !event.key.is_empty());
+    let has_units = events.iter().any(|event| event.units > 1);
     html! {
         @if events.is_empty() {
-            p.mute { @if wanted.state.is_empty() { "None." } @else { "None in this state, on this page." } }
+            p.mute { @if wanted.is_all() { "None." } @else { "None of these, on this page." } }
         } @else {
             div.scroll role="group" aria-labelledby="h-events" tabindex="0" {
                 table.wide {
@@ -209,6 +229,8 @@ fn table(visit: &Visit, events: &[v1::Event], wanted: &Wanted) -> Markup {
                         tr {
                             th.n scope="col" { "Index" }
                             th scope="col" { "Event" }
+                            @if has_keys { th scope="col" { "Key" } }
+                            @if has_units { th.n scope="col" { "Tokens" } }
                             th scope="col" { "State" }
                             th.n scope="col" { "Attempt" }
                             th.opt scope="col" { "Token acquired" }
@@ -222,6 +244,8 @@ fn table(visit: &Visit, events: &[v1::Event], wanted: &Wanted) -> Markup {
                             tr {
                                 td.n { (event.index) }
                                 th.id scope="row" { a href=(to(&event.name)) title=(event.event_id) { (clipped(&event.event_id)) } }
+                                @if has_keys { td { (event.key) } }
+                                @if has_units { td.n { (event.units) } }
                                 td { (event_state(event.state())) }
                                 td.n { (event.attempt) }
                                 td.opt { (moment(visit.now_us, event.acquire_time.as_ref())) }
@@ -246,8 +270,12 @@ fn list_head(path: &str, wanted: &Wanted) -> Markup {
                     @for (value, name) in STATES { option value=(value) selected[wanted.state == value] { (name) } }
                 }
             }
+            div {
+                label for="key" { "With the key" }
+                input #key name="key" value=(wanted.key) maxlength="128" autocomplete="off";
+            }
             button type="submit" { "Show" }
-            @if !wanted.state.is_empty() { a href=(path) { "Show all" } }
+            @if !wanted.is_all() { a href=(path) { "Show all" } }
         }
     }
 }

@@ -16,6 +16,7 @@ pub(crate) fn holders(visit: &Visit, policy: &v1::Policy, queue: &v1::PolicyQueu
     let ages = queue.holders.iter().filter_map(|holder| holder.age.as_ref()).map(ms);
     let p99 = queue.hold_p99.as_ref().map(ms);
     let longest = ages.chain(p99).max().unwrap_or(1).max(1);
+    let has_units = queue.holders.iter().any(|holder| holder.units > 1);
     html! {
         section aria-labelledby="h-holders" {
             h2 #h-holders { "Who holds tokens, longest first" }
@@ -35,13 +36,14 @@ pub(crate) fn holders(visit: &Visit, policy: &v1::Policy, queue: &v1::PolicyQueu
                                 th scope="col" { "Event" }
                                 th scope="col" { "Schedule" }
                                 th scope="col" { "State" }
+                                @if has_units { th.n scope="col" { "Tokens" } }
                                 th.n scope="col" { "Held for" }
                                 th.gauge-cell.opt scope="col" { "Beside the p99 of holds" }
                                 th scope="col" { "If it stays silent" }
                                 th scope="col" { span.hidden { "Action" } }
                             }
                         }
-                        tbody { @for holder in &queue.holders { (holder_row(visit, policy, holder, p99, longest)) } }
+                        tbody { @for holder in &queue.holders { (holder_row((visit, policy), holder, has_units, p99, longest)) } }
                     }
                 }
                 @if queue.holders_read_count as usize > queue.holders.len() {
@@ -54,9 +56,9 @@ pub(crate) fn holders(visit: &Visit, policy: &v1::Policy, queue: &v1::PolicyQueu
 }
 
 fn holder_row(
-    visit: &Visit,
-    policy: &v1::Policy,
+    (visit, policy): (&Visit, &v1::Policy),
     holder: &v1::Holder,
+    has_units: bool,
     p99: Option<i64>,
     longest: i64,
 ) -> Markup {
@@ -71,6 +73,7 @@ fn holder_row(
                 (event_state(holder.state()))
                 @if holder.state() == v1::EventState::Acquired { " " span.mute { "delivery under way" } }
             }
+            @if has_units { td.n data-label="Tokens" { (holder.units) } }
             td.n data-label="Held for" { (duration(holder.age.as_ref())) @if beyond { span.hidden { ", longer than 99 of 100" } } }
             td.gauge-cell.opt { (age_bar(age, p99, longest, beyond)) }
             td data-label="If it stays silent" {

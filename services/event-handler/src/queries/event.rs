@@ -22,6 +22,8 @@ pub(crate) struct RunView {
     delay_us: i64,
     /// Of its schedule; may be empty.
     key: String,
+    /// How many tokens each of its events takes whose item does not say; 0 without a policy.
+    units: u32,
     /// What has its items, where that is not the store.
     spec: Option<RunSpec>,
 }
@@ -49,8 +51,9 @@ impl Shared {
         let stagger = spec.as_ref().map(|spec| spec.stagger(&run)).unwrap_or_default();
         let delay_us = spec.as_ref().map_or(0, |spec| spec.start_delay_us(&run));
         let key = spec.as_ref().map(|spec| spec.key().to_owned()).unwrap_or_default();
+        let units = spec.as_ref().filter(|_| run.policy_uid.is_some()).map_or(0, |spec| spec.units);
         let spec = spec.filter(|spec| spec.items_of(run.kind) == ItemsIn::Spec);
-        Ok(RunView { stagger, delay_us, key, run, spec })
+        Ok(RunView { stagger, delay_us, key, units, run, spec })
     }
 
     /// One event, as its owner knows it. `name` is the caller's own text.
@@ -92,13 +95,13 @@ impl Shared {
         }
         let view = self.view(run).await?;
         let mut events = self.events(&view, event.index, 1).await?;
-        self.add_keys(&view, &mut events, true).await;
+        self.add_items(&view, &mut events, true).await;
         events.into_iter().next().ok_or_else(unknown)
     }
 
-    /// Adds the keys of their items to events of a run, by ascending index; their data too, where that is wanted. An item that
-    /// cannot be read leaves them out.
-    pub(crate) async fn add_keys(&self, view: &RunView, events: &mut [v1::Event], with_data: bool) {
+    /// Adds the keys and the units of their items to events of a run, by ascending index; their data too, where that is wanted. An
+    /// item that cannot be read leaves them out.
+    pub(crate) async fn add_items(&self, view: &RunView, events: &mut [v1::Event], with_data: bool) {
         if !view.has_items() {
             return;
         }
@@ -109,12 +112,15 @@ impl Shared {
                     if !item.key.is_empty() {
                         event.key = item.key;
                     }
+                    if item.units > 0 && view.run.policy_uid.is_some() {
+                        event.units = item.units;
+                    }
                     if with_data {
                         event.data = item.data;
                     }
                 }
             }
-            Err(error) => tracing::debug!(run = %view.run.id, error, "events are shown without keys"),
+            Err(error) => tracing::debug!(run = %view.run.id, error, "events are shown without their items"),
         }
     }
 
@@ -184,7 +190,7 @@ impl Shared {
         let run = &view.run;
         let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index });
         let shown = event::to_message(&id, run, index, view.launch_of(index), record);
-        v1::Event { key: view.key.clone(), ..shown }
+        v1::Event { key: view.key.clone(), units: view.units, ..shown }
     }
 
     /// Up to `limit` events of a run that have not started, from `from_index` on.

@@ -22,7 +22,7 @@ impl Shared {
         let run = self.find_run("parent", &request.parent).await?;
         let view = self.view(run).await?;
         let (mut events, next) = self.page_of_events(&view, &request.filter, from, size).await?;
-        self.add_keys(&view, &mut events, false).await;
+        self.add_items(&view, &mut events, false).await;
         let next_page_token = next.map(|next| page::Token::encode(next, &query)).unwrap_or_default();
         Ok(v1::ListEventsResponse { events, next_page_token })
     }

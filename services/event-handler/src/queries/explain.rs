@@ -104,6 +104,7 @@ impl Shared {
             state: state(holder.state).into(),
             age: Some(convert::duration_of_ms(holder.age_us / 1000)),
             expire_time: holder.timer_us.map(|t| convert::timestamp(now_us + t)),
+            units: holder.units,
         }
     }
 }

@@ -152,6 +152,7 @@ impl Shared {
             state: shown.state,
             age: Some(convert::duration_of_ms((now_us - row.acquired_us).max(0) / 1_000)),
             expire_time: None,
+            units: 0,
         })
     }
 

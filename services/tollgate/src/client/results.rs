@@ -90,6 +90,7 @@ fn line(event: &v1::Event) -> Value {
     json!({
         "index": event.index,
         "key": event.key,
+        "units": event.units,
         "outcome": event_state(event.state()),
         "message": event.message,
         "attempt": event.attempt,
@@ -108,13 +109,14 @@ mod tests {
         let mut event = v1::Event {
             index: 7,
             key: "acme".to_owned(),
+            units: 5,
             attempt: 2,
             message: "disk full".to_owned(),
             finish_time: Some(timestamp(1_000_001)),
             ..v1::Event::default()
         };
         event.set_state(v1::EventState::Failed);
-        let expected = json!({"index": 7, "key": "acme", "outcome": "FAILED", "message": "disk full", "attempt": 2,
+        let expected = json!({"index": 7, "key": "acme", "units": 5, "outcome": "FAILED", "message": "disk full", "attempt": 2,
             "finishTime": "1970-01-01T00:00:01.000001Z"});
         assert_eq!(line(&event), expected);
         event.set_state(v1::EventState::Held);

@@ -283,6 +283,8 @@ pub(super) fn events(view: impl Into<View>, events: &[v1::Event]) -> String {
     let view = view.into();
     let head = [
         always("EVENT"),
+        filled("KEY", events.iter().any(|event| !event.key.is_empty())),
+        filled("TOKENS", events.iter().any(|event| event.units > 1)),
         always("STATE"),
         always("ATTEMPT"),
         always("LAUNCH"),
@@ -297,6 +299,8 @@ pub(super) fn events(view: impl Into<View>, events: &[v1::Event]) -> String {
         let seen = |time: &Option<Timestamp>| Cell::from(relative(view.now_us, time.as_ref()));
         table.row([
             event.event_id.as_str().into(),
+            event.key.as_str().into(),
+            event.units.to_string().into(),
             Cell::state(event_state(event.state())),
             event.attempt.to_string().into(),
             seen(&event.launch_time),

@@ -107,7 +107,7 @@ fn attempts(now_us: i64, attempts: &[v1::Attempt]) -> String {
 }
 
 pub(super) fn holders(now_us: i64, holders: &[v1::Holder]) -> String {
-    let mut table = Table::new(["EVENT", "SCHEDULE", "STATE", "HELD FOR", "RECLAIMED"]);
+    let mut table = Table::new(["EVENT", "SCHEDULE", "STATE", "TOKENS", "HELD FOR", "RECLAIMED"]);
     for holder in holders {
         let expires = match &holder.expire_time {
             Some(time) => relative(now_us, Some(time)),
@@ -118,6 +118,7 @@ pub(super) fn holders(now_us: i64, holders: &[v1::Holder]) -> String {
                 short(&holder.event).to_owned(),
                 short(&holder.schedule).to_owned(),
                 event_state(holder.state()),
+                if holder.units > 0 { holder.units.to_string() } else { String::new() },
                 duration(holder.age.as_ref()),
                 expires,
             ]
@@ -147,6 +148,7 @@ mod tests {
                 state: v1::EventState::Held.into(),
                 age: Some(prost_types::Duration { seconds: 200, nanos: 0 }),
                 expire_time: None,
+                units: 3,
             }],
             place_in_line: 12,
             freed_by: "a release of one of them".to_owned(),
@@ -164,7 +166,7 @@ mod tests {
             "place in line: 12 events start before it",
             "what would free it: a release of one of them",
             "2        -      -     REFUSED  HTTP 500",
-            "0a-y-0  s         HELD   3m20s     never",
+            "0a-y-0  s         HELD   3       3m20s     never",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

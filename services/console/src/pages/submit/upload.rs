@@ -20,6 +20,7 @@ use tollgate_proto::v1::submit_items_request::Part;
 use crate::parts::confirm;
 use crate::requests::problem::{self, Problem};
 use crate::requests::visit::Visit;
+use crate::words::show::shortened;
 
 /// How long a body may say nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -222,15 +223,12 @@ impl Read {
         self.keyed += u32::from(!item.key.is_empty());
         self.with_units += u32::from(item.units > 0);
         if self.rows.len() < ROWS {
-            self.rows.push(Row { key: item.key.clone(), units: item.units, data: shortened(&item.data) });
+            self.rows.push(Row {
+                key: item.key.clone(),
+                units: item.units,
+                data: shortened(&item.data, ROW_CHARS),
+            });
         }
-    }
-}
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(ROW_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }
 
