@@ -6,7 +6,7 @@ use tollgate_proto::v1::trigger::Trigger;
 
 use super::names::{namespace_of, short};
 use super::style::Tone;
-use super::table::{Cell, NAMESPACE, Table, View, always, wide};
+use super::table::{Cell, NAMESPACE, Table, View, always, filled, wide};
 use super::when::{duration, exact, relative};
 
 /// The name of an enum's value without the enum's.
