@@ -184,7 +184,7 @@ async fn policies(service: &Service) {
     service.create_policy("quick", policy(8)).await.unwrap();
     service.create_policy("stopped", policy(4)).await.unwrap();
     service.create_policy("site", policy(12)).await.unwrap();
-    service.create_policy("exports", policy(8)).await.unwrap();
+    service.create_policy("exports", policy(9)).await.unwrap();
     let below = |parent: &str| Policy { parent: Some(parent.to_owned()), ..Policy::default() };
     let imports = Policy { floor: Some(5), weight: Some(2), ..below("site") };
     service.create_policy("site-imports", imports).await.unwrap();
@@ -237,7 +237,7 @@ async fn schedules(service: &Service, consumer: &Consumer) {
         "kept" => once(now(), 3, "site-imports", target()),
         "kept-slow" => once(now(), 2, "site-imports-slow", target()),
         "stuck" => once(now(), 6, "stopped", target()),
-        // Of eight tokens, the first two hold eight, and two wait.
+        // Of nine tokens, the first of each key hold nine, and the second of one waits.
         "tenants" => Schedule { items: tenants(), events: None, ..once(now(), 1, "exports", target()) },
         "weekdays" => Schedule { triggers: cron("*/15 9-17 * * MON-FRI"), ..nightly(consumer) },
         "herd" => Schedule { triggers: cron("0 0 * * *"), events: Some(100_000), ..nightly(consumer) },

@@ -90,7 +90,7 @@ pub(crate) const BUGS: &[Planted] = &[
         breaks: "An emitter does not ask whether a launch has a run where its schedule lived before.",
         edits: &[edit(
             "emit/batch.rs",
-            "«!schedule.former_homes.is_empty() && (self.again || recent)»",
+            "«!schedule.former_homes.is_empty() && (self.again || is_recent(schedule, launch_us))»",
             "false",
         )],
     },
@@ -99,7 +99,7 @@ pub(crate) const BUGS: &[Planted] = &[
         breaks: "There is no doubt about what falls due after a change.",
         edits: &[edit(
             "emit/batch.rs",
-            "let recent = «launch_us <= schedule.updated_us.saturating_add(DOUBT_US)»;",
+            "«launch_us <= schedule.updated_us.saturating_add(DOUBT_US)»",
             "launch_us <= schedule.updated_us",
         )],
     },
