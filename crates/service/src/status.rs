@@ -17,6 +17,12 @@ pub fn status(error: StoreError) -> Status {
             tracing::warn!(error = %private, "the database is unreachable");
             Status::unavailable("the database is unreachable, try again later")
         }
+        StoreError::Full(_) => {
+            tracing::error!(%error, "nothing can be written");
+            Status::unavailable(
+                "the database's disk is full, nothing was written; try again once there is room",
+            )
+        }
         StoreError::CannotOpen { .. } | StoreError::Locked { .. } | StoreError::WrongSchema { .. } => {
             internal(&error, "the database cannot be used")
         }
@@ -56,6 +62,7 @@ mod tests {
             (StoreError::InUse { what: what() }, Code::FailedPrecondition),
             (StoreError::Invalid { field: what(), message: what() }, Code::InvalidArgument),
             (StoreError::Unreachable("10.1.2.3".to_owned()), Code::Unavailable),
+            (StoreError::Full("10.1.2.3".to_owned()), Code::Unavailable),
             (StoreError::CannotOpen { place: "/10.1.2.3".to_owned(), why: what() }, Code::Internal),
             (StoreError::Locked { path: "/10.1.2.3".to_owned() }, Code::Internal),
             (StoreError::WrongSchema { found: 9, known: 4 }, Code::Internal),

@@ -32,6 +32,9 @@ pub enum StoreError {
     /// The database does not answer; try again later.
     #[error("the database is unreachable: {0}")]
     Unreachable(String),
+    /// There is no room for what was to be written, and nothing of it was; try again once there is.
+    #[error("the database's disk is full: {0}")]
+    Full(String),
     /// The database cannot be opened; trying again does not help, something has to be mended.
     #[error("{place}: {why}")]
     CannotOpen {

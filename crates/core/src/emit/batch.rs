@@ -20,8 +20,8 @@ const ROWS_MAX: usize = 250;
 const SOON_US: i64 = 30 * SECOND_US;
 /// The longest pause after a part of what lies further ahead.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
-/// A launch that falls due within this time after a change may have a run by what its schedule was before, also in an earlier home
-/// of it: longer than windows are opened ahead, with masters whose clocks disagree.
+/// A launch that falls due within this time after a change may have a run by what its schedule was before, also in an earlier
+/// home of it: longer than windows are opened ahead, with masters whose clocks disagree.
 const DOUBT_US: i64 = 60 * MINUTE_US;
 /// How long after its launch time a launch still waits for a former shard to hear of a change. A message that cannot be read
 /// must not hold it up for ever.

@@ -312,6 +312,9 @@ fn migrate_error(place: &str, user: &str, known: i64, error: MigrateError) -> St
     }
 }
 
+/// The class of <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+const DISK_FULL: &str = "53100";
+
 /// What an error of the database is to the caller.
 pub(super) fn store_error(place: &str, error: sqlx::Error) -> StoreError {
     use sqlx::Error::{BeginFailed, Database, Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
@@ -322,6 +325,9 @@ pub(super) fn store_error(place: &str, error: sqlx::Error) -> StoreError {
                 || is_held_up(database.as_ref()) =>
         {
             StoreError::Unreachable(format!("{place}: {database}"))
+        }
+        Database(ref database) if database.code().as_deref() == Some(DISK_FULL) => {
+            StoreError::Full(format!("{place}: {database}"))
         }
         Io(_) | Tls(_) | Protocol(_) | PoolTimedOut | PoolClosed | WorkerCrashed | BeginFailed => {
             StoreError::Unreachable(format!("{place}: {error}"))

@@ -52,7 +52,7 @@ impl Postgres {
                 Ok(())
             }
             // Rows of that day are in the default partition already; they stay there, and others of that day follow.
-            Err(StoreError::Internal(why) | StoreError::Unreachable(why)) => {
+            Err(StoreError::Internal(why) | StoreError::Unreachable(why) | StoreError::Full(why)) => {
                 tracing::warn!(
                     partition = name,
                     why,

@@ -266,12 +266,18 @@ fn migrate_error(path: &Path, known: i64, error: MigrateError) -> StoreError {
     }
 }
 
+/// The result code of <https://sqlite.org/rescode.html#full>.
+const SQLITE_FULL: &str = "13";
+
 /// What an error of the database is to the caller.
 pub(super) fn store_error(path: &Path, error: sqlx::Error) -> StoreError {
-    use sqlx::Error::{Io, PoolClosed, PoolTimedOut, WorkerCrashed};
+    use sqlx::Error::{Database, Io, PoolClosed, PoolTimedOut, WorkerCrashed};
     match error {
         Io(_) | PoolTimedOut | PoolClosed | WorkerCrashed => {
             StoreError::Unreachable(format!("{}: {error}", path.display()))
+        }
+        Database(ref database) if database.code().as_deref() == Some(SQLITE_FULL) => {
+            StoreError::Full(format!("{}: {database}", path.display()))
         }
         error => StoreError::Internal(error.to_string()),
     }

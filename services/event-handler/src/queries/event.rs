@@ -99,8 +99,8 @@ impl Shared {
         events.into_iter().next().ok_or_else(unknown)
     }
 
-    /// Adds the keys and the units of their items to events of a run, by ascending index; their data too, where that is wanted. An
-    /// item that cannot be read leaves them out.
+    /// Adds the keys and the units of their items to events of a run, by ascending index; their data too, where that is wanted.
+    /// An item that cannot be read leaves them out.
     pub(crate) async fn add_items(&self, view: &RunView, events: &mut [v1::Event], with_data: bool) {
         if !view.has_items() {
             return;
