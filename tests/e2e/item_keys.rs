@@ -125,6 +125,9 @@ async fn why_an_item_waits(kind: Kind) {
     let id = run.name.rsplit('/').next().unwrap();
     let of_zeta = cli.ok(&["get", "events", id, "--filter", "key=zeta"]);
     assert!(of_zeta.contains("KEY") && of_zeta.contains("zeta") && !of_zeta.contains("acme"), "{of_zeta}");
+    // An item without a key has its schedule's.
+    let of_house = cli.ok(&["get", "events", id, "--filter", "key=house"]);
+    assert!(of_house.contains("house") && !of_house.contains("zeta"), "{of_house}");
     // One key is steered.
     cli.ok(&["limit", "p", "acme", "--max-in-flight", "5"]);
     holds(&service, &[("acme", 5), ("zeta", 2), ("beta", 2), ("house", 2)]).await;

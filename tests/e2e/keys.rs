@@ -103,6 +103,10 @@ async fn one_key_is_steered(kind: Kind) {
     let run = service.first_run("a").await;
     let event = service.events(&run.name).await.remove(20);
     assert_eq!(event.key, "acme");
+    let id = run.name.rsplit('/').next().unwrap();
+    let found = |key: &str| cli.json(&["get", "events", id, "--filter", &format!("key={key}")]);
+    assert_eq!(found("acme")["events"].as_array().map(Vec::len), Some(30));
+    assert_eq!(found("zeta")["events"].as_array().map_or(0, Vec::len), 0);
     let request = ExplainEventRequest { name: event.name.clone() };
     let why = service.handler().explain_event(request.clone()).await.unwrap().into_inner();
     assert_eq!(why.reasons[0].code(), ReasonCode::KeyLimitReached, "{why:?}");

@@ -34,6 +34,11 @@ impl RunView {
         self.spec.is_some() || self.run.kind == RunKind::Submitted
     }
 
+    /// Whether an event has this key whose item has `of_item`, which may be empty.
+    pub(super) fn has_key(&self, key: &str, of_item: &str) -> bool {
+        key == if of_item.is_empty() { &self.key } else { of_item }
+    }
+
     /// For a look-up of items.
     pub(super) fn items_of(&self) -> (&Run, Option<&RunSpec>) {
         (&self.run, self.spec.as_ref())

@@ -72,7 +72,7 @@ const PAGES_READ: usize = 16;
 const OF_KEY_MAX: usize = 100;
 
 impl Shared {
-    /// Events of a run whose items have a key, by index, and where to go on: a step that finds none may have more after it.
+    /// Events of a run that have a key, by index, and where to go on: a step that finds none may have more after it.
     async fn events_with_key(
         &self,
         view: &RunView,
@@ -81,8 +81,11 @@ impl Shared {
         size: usize,
     ) -> Result<(Vec<v1::Event>, Option<u32>), Status> {
         let (run, spec) = view.items_of();
+        // Items without a key have their schedule's, as all events without items have.
+        let is_of_schedule = view.has_key(key, "");
         if !view.has_items() {
-            return Ok((Vec::new(), None));
+            let end = if is_of_schedule { run.events } else { from };
+            return self.so_many(view, (from..end).take(OF_KEY_MAX + 1).collect(), size, None).await;
         }
         if spec.is_some() {
             // They are few.
@@ -93,7 +96,7 @@ impl Shared {
         let pages = pages.map_err(store_status)?;
         let mut next = pages.last().map(|page| page.first_index + page.events);
         let (mut found, mut read) = (Vec::new(), 0);
-        for page in pages.iter().filter(|page| page.may_have(key)) {
+        for page in pages.iter().filter(|page| is_of_schedule || page.may_have(key)) {
             if read == PAGES_READ || found.len() >= size.min(OF_KEY_MAX) {
                 next = Some(page.first_index.max(from));
                 break;
@@ -105,7 +108,7 @@ impl Shared {
         self.so_many(view, found, size, next).await
     }
 
-    /// Those of some indexes whose items have a key.
+    /// Those of some indexes of which the events have a key.
     async fn indexes_with_key(
         &self,
         view: &RunView,
@@ -113,7 +116,8 @@ impl Shared {
         indexes: Range<u32>,
     ) -> Result<Vec<u32>, Status> {
         let items = self.items.look_up(&*self.people, view.items_of(), indexes.clone()).await;
-        let of_key = indexes.zip(items.map_err(Status::unavailable)?).filter(|(_, item)| item.key == key);
+        let of_key =
+            indexes.zip(items.map_err(Status::unavailable)?).filter(|(_, item)| view.has_key(key, &item.key));
         Ok(of_key.map(|(index, _)| index).collect())
     }
 
