@@ -80,6 +80,13 @@ async fn each_key_has_its_own(kind: Kind) {
     service.stop().await;
 }
 
+/// How many events of a run are found by their key.
+fn found(cli: &Cli, run: &str, key: &str) -> usize {
+    let id = run.rsplit('/').next().unwrap();
+    let listed = cli.json(&["get", "events", id, "--filter", &format!("key={key}")]);
+    listed["events"].as_array().map_or(0, Vec::len)
+}
+
 async fn one_key_is_steered(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
@@ -103,10 +110,7 @@ async fn one_key_is_steered(kind: Kind) {
     let run = service.first_run("a").await;
     let event = service.events(&run.name).await.remove(20);
     assert_eq!(event.key, "acme");
-    let id = run.name.rsplit('/').next().unwrap();
-    let found = |key: &str| cli.json(&["get", "events", id, "--filter", &format!("key={key}")]);
-    assert_eq!(found("acme")["events"].as_array().map(Vec::len), Some(30));
-    assert_eq!(found("zeta")["events"].as_array().map_or(0, Vec::len), 0);
+    assert_eq!([found(&cli, &run.name, "acme"), found(&cli, &run.name, "zeta")], [30, 0]);
     let request = ExplainEventRequest { name: event.name.clone() };
     let why = service.handler().explain_event(request.clone()).await.unwrap().into_inner();
     assert_eq!(why.reasons[0].code(), ReasonCode::KeyLimitReached, "{why:?}");
