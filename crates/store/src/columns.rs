@@ -306,6 +306,22 @@ pub fn compose(text: &str, dialect: Dialect) -> Cow<'_, str> {
     Cow::Owned(composed)
 }
 
+/// A text without the parts, from the line `-- if a_part` to the line `-- end a_part`, that it shall not have.
+#[must_use]
+pub fn with_parts(text: &str, has: impl Fn(&str) -> bool) -> String {
+    let (mut kept, mut leaves_out) = (String::with_capacity(text.len()), None);
+    for line in text.lines() {
+        let mark = line.trim_start().strip_prefix("-- ").and_then(|mark| mark.split_once(' '));
+        match (mark, leaves_out) {
+            (Some(("end", part)), Some(left_out)) if part == left_out => leaves_out = None,
+            (Some(("if", part)), None) if !has(part) => leaves_out = Some(part),
+            (_, None) => kept.extend([line, "\n"]),
+            (_, Some(_)) => {}
+        }
+    }
+    kept
+}
+
 /// What a placeholder stands for.
 fn columns(inner: &str, dialect: Dialect, numbers: &mut impl Iterator<Item = usize>) -> Option<String> {
     match inner.split_once(' ') {
@@ -393,6 +409,16 @@ mod tests {
             "SELECT uid FROM x INDEXED BY y WHERE uid IN (SELECT unhex(value, '-') FROM json_each($2)) \
              AND n IN (SELECT value FROM json_each($3)) "
         );
+    }
+
+    #[test]
+    fn parts_are_there_or_not() {
+        let text = "a\n-- if one\nb\n  -- if two\n  c\n  -- end two\n-- end one\n-- if two\nd\n-- end two\n-- note\n";
+        let of = |parts: &[&str]| with_parts(text, |part| parts.contains(&part)).replace('\n', "");
+        assert_eq!(of(&[]), "a-- note");
+        assert_eq!(of(&["two"]), "a-- if twod-- end two-- note");
+        assert_eq!(of(&["one"]), "a-- if oneb-- end one-- note");
+        assert_eq!(of(&["one", "two"]), text.replace('\n', ""));
     }
 
     #[test]

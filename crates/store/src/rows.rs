@@ -8,6 +8,7 @@ mod batch;
 mod calendar;
 mod done;
 mod emit;
+mod ended;
 mod handle;
 mod items;
 mod key;
@@ -31,6 +32,7 @@ pub(crate) use emit::{
     ClaimRow, FrontierRow, ScanRow, TaskKey, TaskRow, WindowRecord, in_task_order, range_rows, scan_ranges,
     scanned, task_keys, window_tasks,
 };
+pub(crate) use ended::{EndedRecord, SPAN, ended_of};
 pub(crate) use handle::{
     BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, PolicyBody, ScheduleBody,
     ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, read_spec, run_rows,
@@ -64,6 +66,7 @@ pub(crate) const TABLES: &[Table] = &[
     ChildRow::TABLE,
     CountRow::TABLE,
     DoneRow::TABLE,
+    EndedRecord::TABLE,
     EventKey::TABLE,
     HistoryRecord::TABLE,
     KeyRecord::TABLE,
@@ -92,7 +95,7 @@ pub(crate) const TABLES: &[Table] = &[
 ];
 
 /// A count as a column. Indexes and counts end at ten million; what passes 2³¹ stays there.
-fn int(count: u32) -> i32 {
+pub(crate) fn int(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 

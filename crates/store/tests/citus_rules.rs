@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate_store::columns::{Dialect, compose};
 
-const HOT: [&str; 14] = [
+const HOT: [&str; 16] = [
     "queue_shards",
     "shard_inbox",
     "shard_policies",
@@ -21,6 +21,8 @@ const HOT: [&str; 14] = [
     "token_batches",
     "event_history",
     "event_history_default",
+    "ended_batches",
+    "ended_batches_default",
     "closed_failures",
     "item_pages",
     "item_runs",
@@ -393,6 +395,7 @@ fn both_drivers_have_the_same_statements_and_use_them() {
                 "batches_put",
                 "batches_delete",
                 "history_insert",
+                "ended_insert",
                 "prune_specs_old",
                 "prune_specs_current",
                 "session",

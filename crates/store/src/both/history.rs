@@ -19,8 +19,8 @@ use crate::history::{
 };
 use crate::plan::REQUESTS_KEPT_US;
 use crate::rows::{
-    HistoryRecord, RunRow, SkippedRow, UnstartedRow, Word as _, all, batches_from, batches_limit, sound,
-    sound_page, tokens_of,
+    HistoryRecord, RunRow, SPAN, SkippedRow, UnstartedRow, Word as _, all, batches_from, batches_limit,
+    ended_of, int, sound, sound_page, tokens_of,
 };
 
 #[async_trait]
@@ -253,13 +253,18 @@ impl<D: Driver> HistoryStore for D {
         outcome: Option<Outcome>,
         limit: u32,
     ) -> Result<Vec<HistoryRow>, StoreError> {
-        let ask = Ask::new(sql!("history_list"))
-            .bind(i32::from(shard))
-            .bind(run.0)
-            .bind(i32::try_from(from_index).unwrap_or(i32::MAX))
-            .bind(outcome.map(Outcome::word))
-            .bind(i64::from(limit));
-        all(self.rows::<HistoryRecord>(Whom::People, ask).await?)
+        let from = i32::try_from(from_index).unwrap_or(i32::MAX);
+        let place = |ask: Ask<D::Database>| ask.bind(i32::from(shard)).bind(run.0).bind(from);
+        let ask =
+            place(Ask::new(sql!("history_list"))).bind(outcome.map(Outcome::word)).bind(i64::from(limit));
+        let own = self.rows(Whom::People, ask).await?;
+        let batches = if outcome.is_none_or(|outcome| outcome == Outcome::Succeeded) {
+            let ask = place(Ask::new(sql!("ended_list"))).bind(i64::from(limit)).bind(int(SPAN));
+            self.rows(Whom::People, ask).await?
+        } else {
+            Vec::new()
+        };
+        ended_of(own, batches, from_index, limit)
     }
 }
 

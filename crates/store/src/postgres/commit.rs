@@ -6,13 +6,15 @@
 //! distributed server gets that for everything. Not here: who goes together (`crate::line`), how a transaction begins
 //! and ends (`line`).
 
+use std::sync::OnceLock;
+
 use sqlx::postgres::PgBindIterExt as _;
 use sqlx::{PgConnection, Row as _};
 use uuid::Uuid;
 
 use super::driver::tx;
 use crate::both::{insert_runs, insert_skipped};
-use crate::columns::{Part, PostgresQuery, Row};
+use crate::columns::{Dialect, Part, PostgresQuery, Row, compose, with_parts};
 use crate::failure::Failure;
 use crate::line::{Fence, FencedCommit, no_such_run};
 use crate::rows::{ChangeRows, EventKey, RunRow};
@@ -57,17 +59,18 @@ pub(super) async fn write_at_once(
 ) -> Result<(), Failure> {
     let fences = || commits.iter().map(|commit| commit.fence);
     let runs: usize = commits.iter().map(|commit| commit.rows.runs_changed.len()).sum();
-    let query = sqlx::query(sql!("commit"))
+    let query = sqlx::query(at_once(commits))
         .bind(fences().map(|fence| fence.shard).bind_iter())
         .bind(fences().map(|fence| fence.lease_id).bind_iter())
         .bind(i64::try_from(runs).unwrap_or(i64::MAX));
     let query = with_shards(query, commits, Part::State, |rows| &rows.runs_changed);
-    let query = with_shards(query, commits, Part::All, |rows| &rows.batches_gone);
-    let query = with_shards(query, commits, Part::State, |rows| &rows.batches_changed);
-    let query = with_shards(query, commits, Part::All, |rows| &rows.batches_new);
-    let query = with_shards(query, commits, Part::All, |rows| &rows.unstarted_gone);
-    let query = with_shards(query, commits, Part::All, |rows| &rows.unstarted_put);
-    let query = with_shards(query, commits, Part::All, |rows| &rows.history);
+    let query = with_part(query, commits, Part::All, |rows| &rows.batches_gone);
+    let query = with_part(query, commits, Part::State, |rows| &rows.batches_changed);
+    let query = with_part(query, commits, Part::All, |rows| &rows.batches_new);
+    let query = with_part(query, commits, Part::All, |rows| &rows.unstarted_gone);
+    let query = with_part(query, commits, Part::All, |rows| &rows.unstarted_put);
+    let query = with_part(query, commits, Part::All, |rows| &rows.ended);
+    let query = with_part(query, commits, Part::All, |rows| &rows.history);
     // All of the answer: what fails at the very end comes after the row.
     let rows = query.fetch_all(connection).await?;
     let Some(row) = rows.first() else { return Err(Failure::Fenced) };
@@ -76,6 +79,40 @@ pub(super) async fn write_at_once(
         (true, false) => Err(no_such_run(commits).into()),
         (false, _) => Err(Failure::Fenced),
     }
+}
+
+/// The parts of `commit.sql`, each with whether a commit has rows for it.
+const PARTS: [(&str, fn(&ChangeRows) -> bool); 7] = [
+    ("batches_gone", |rows| !rows.batches_gone.is_empty()),
+    ("batches_changed", |rows| !rows.batches_changed.is_empty()),
+    ("batches_new", |rows| !rows.batches_new.is_empty()),
+    ("unstarted_gone", |rows| !rows.unstarted_gone.is_empty()),
+    ("unstarted_put", |rows| !rows.unstarted_put.is_empty()),
+    ("ended", |rows| !rows.ended.is_empty()),
+    ("history", |rows| !rows.history.is_empty()),
+];
+
+/// The statement with the parts that these commits have rows for. Each is composed once.
+fn at_once(commits: &[FencedCommit]) -> &'static str {
+    static COMPOSED: [OnceLock<String>; 1 << PARTS.len()] = [const { OnceLock::new() }; 1 << PARTS.len()];
+    let has =
+        |(_, is_there): &(_, fn(&ChangeRows) -> bool)| commits.iter().any(|commit| is_there(&commit.rows));
+    let there = PARTS.iter().fold(0, |there, part| 2 * there + usize::from(has(part)));
+    COMPOSED[there].get_or_init(|| {
+        let is_there = |name: &str| PARTS.iter().any(|part| part.0 == name && has(part));
+        compose(&with_parts(text_of_sql!("commit"), is_there), Dialect::Postgres).into_owned()
+    })
+}
+
+/// Binds the rows of a part, where there are any.
+fn with_part<R: Row>(
+    query: PostgresQuery,
+    commits: &[FencedCommit],
+    part: Part,
+    of: impl Fn(&ChangeRows) -> &Vec<R> + Copy,
+) -> PostgresQuery {
+    let has_rows = commits.iter().any(|commit| !of(&commit.rows).is_empty());
+    if has_rows { with_shards(query, commits, part, of) } else { query }
 }
 
 /// Binds rows of one kind, an array for their shards and one for each column.
@@ -118,6 +155,7 @@ async fn write_by_kind(connection: &mut PgConnection, shard: i32, rows: &ChangeR
     put(connection, sql!("batches_put"), shard, &rows.batches_changed).await?;
     delete_events(connection, sql!("unstarted_delete"), shard, &rows.unstarted_gone).await?;
     put(connection, sql!("unstarted_put"), shard, &rows.unstarted_put).await?;
+    put(connection, sql!("ended_insert"), shard, &rows.ended).await?;
     put(connection, sql!("history_insert"), shard, &rows.history).await
 }
 

@@ -92,8 +92,9 @@ impl Driver for Postgres {
 
     async fn prune_shard(&self, shard: i32, before_us: i64) -> Result<(u64, u64), StoreError> {
         let shard = Some(shard);
-        let events =
+        let mut events =
             prune_table(self.clone(), "prune_history", own_sql!("prune_history"), shard, before_us).await?;
+        events += prune_table(self.clone(), "prune_ended", own_sql!("prune_ended"), shard, before_us).await?;
         let runs = prune_table(self.clone(), "prune_runs", crate::both::sql!("prune_runs"), shard, before_us)
             .await?;
         Ok((events, runs))

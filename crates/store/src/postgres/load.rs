@@ -7,8 +7,8 @@ use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
 use crate::rows::{
-    Assembly, BatchRecord, HistoryRecord, RunRow, ScheduleBody, ShardPolicyRow, SpecRecord, TokenRecord,
-    UnstartedRow,
+    Assembly, BatchRecord, EndedRecord, HistoryRecord, RunRow, SPAN, ScheduleBody, ShardPolicyRow,
+    SpecRecord, TokenRecord, UnstartedRow, int,
 };
 
 /// How many specs, or runs by their ids, one statement reads.
@@ -52,10 +52,13 @@ pub(super) async fn load(
     let unstarted = sqlx::query_as::<_, UnstartedRow>(both_sql!("unstarted_load")).bind(shard);
     assembly.unstarted(unstarted.fetch_all(&mut *connection).await?);
     for (number, (run, first, limit)) in assembly.doubtful().into_iter().enumerate() {
-        let ended =
+        let own =
             sqlx::query_as::<_, HistoryRecord>(both_sql!("history_list")).bind(shard).bind(run).bind(first);
-        let ended = ended.bind(None::<&str>).bind(limit);
-        assembly.ended(number, &ended.fetch_all(&mut *connection).await?);
+        let own = own.bind(None::<&str>).bind(limit).fetch_all(&mut *connection).await?;
+        let batches =
+            sqlx::query_as::<_, EndedRecord>(both_sql!("ended_list")).bind(shard).bind(run).bind(first);
+        let batches = batches.bind(limit).bind(int(SPAN)).fetch_all(&mut *connection).await?;
+        assembly.ended(number, &own, &batches);
     }
     let paused = sqlx::query_scalar::<_, Option<String>>(both_sql!("shard_pause_read")).bind(shard);
     assembly.pause(paused.fetch_optional(&mut *connection).await?.flatten());

@@ -7,10 +7,17 @@
 //! statement that is planned once finds its rows by key, no matter what its table held then, and one that cannot promise that
 //! is rare and planned at every call. Not here: what rows mean (`rows`), statements (`queries/`).
 
+/// The text of a statement in `queries/`, as it stands there.
+macro_rules! text_of_sql {
+    ($name:literal) => {
+        include_str!(concat!("queries/", $name, ".sql"))
+    };
+}
+
 /// The final text of a statement in `queries/`.
 macro_rules! sql {
     ($name:literal) => {
-        composed!(include_str!(concat!("queries/", $name, ".sql")))
+        composed!(text_of_sql!($name))
     };
 }
 

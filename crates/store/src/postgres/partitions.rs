@@ -15,8 +15,8 @@ use tollgate_core::plan::civil_from_days;
 use super::Postgres;
 use crate::StoreError;
 
-/// The names of daily partitions begin with this; eight digits of the date follow.
-const PREFIX: &str = "event_history_";
+/// The tables of the done queue. The names of their daily partitions begin with theirs; eight digits of the date follow.
+const TABLES: [&str; 2] = ["event_history", "ended_batches"];
 /// After this many days that are in use, the others are not tried: each try makes other transactions wait for a moment.
 const BUSY_MAX: u32 = 3;
 
@@ -25,18 +25,21 @@ impl Postgres {
     pub(super) async fn make_partitions(&self, now_us: i64) -> Result<(), StoreError> {
         let today = now_us.div_euclid(DAY_US);
         let there = self.partitions().await?;
-        for day in today - 1..=today + 2 {
-            let name = partition_name(day);
+        for (table, day) in
+            TABLES.iter().flat_map(|table| (today - 1..=today + 2).map(move |day| (*table, day)))
+        {
+            let name = partition_name(table, day);
             if !there.contains(&name) {
-                self.make_partition(name, day).await?;
+                self.make_partition(table, name, day).await?;
             }
         }
         Ok(())
     }
 
-    async fn make_partition(&self, name: String, day: i64) -> Result<(), StoreError> {
+    async fn make_partition(&self, table: &str, name: String, day: i64) -> Result<(), StoreError> {
         let of_the_day = |statement: &str| {
             statement
+                .replace("{table}", table)
                 .replace("{name}", &name)
                 .replace("{from_us}", &(day * DAY_US).to_string())
                 .replace("{to_us}", &((day + 1) * DAY_US).to_string())
@@ -67,10 +70,9 @@ impl Postgres {
     /// Drops the partitions of days that ended by `before_us`. Answers how many. One that is in use stays until the next time.
     pub(super) async fn drop_partitions(&self, before_us: i64) -> Result<u64, StoreError> {
         let (mut dropped, mut busy) = (0, 0);
-        let limit = partition_name(before_us.div_euclid(DAY_US));
+        let limit = date_of(before_us.div_euclid(DAY_US));
         for name in self.partitions().await? {
-            // Names of one length sort by date.
-            if name >= limit {
+            if daily(&name).is_none_or(|date| *date >= *limit) {
                 continue;
             }
             if busy == BUSY_MAX {
@@ -117,11 +119,7 @@ impl Postgres {
     async fn partitions(&self) -> Result<Vec<String>, StoreError> {
         let names: Vec<String> =
             self.work.judge(rows!(self.work, sqlx::query_scalar(sql!("partitions_list"))))?;
-        let is_daily = |name: &String| {
-            name.strip_prefix(PREFIX)
-                .is_some_and(|date| date.len() == 8 && date.bytes().all(|b| b.is_ascii_digit()))
-        };
-        Ok(names.into_iter().filter(is_daily).collect())
+        Ok(names.into_iter().filter(|name| daily(name).is_some()).collect())
     }
 }
 
@@ -148,10 +146,22 @@ fn is_busy(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|error| error.code().as_deref() == Some("55P03"))
 }
 
-/// The name of a day's partition; days count from the epoch.
-fn partition_name(day: i64) -> String {
+/// The date in the name of a daily partition. Dates sort as texts.
+fn daily(name: &str) -> Option<&str> {
+    let dated = TABLES.iter().find_map(|table| name.strip_prefix(table))?;
+    let date = dated.strip_prefix('_')?;
+    (date.len() == 8 && date.bytes().all(|b| b.is_ascii_digit())).then_some(date)
+}
+
+/// A day as names of partitions have it; days count from the epoch.
+fn date_of(day: i64) -> String {
     let (year, month, day) = civil_from_days(day);
-    format!("{PREFIX}{year:04}{month:02}{day:02}")
+    format!("{year:04}{month:02}{day:02}")
+}
+
+/// The name of a day's partition.
+fn partition_name(table: &str, day: i64) -> String {
+    format!("{table}_{}", date_of(day))
 }
 
 #[cfg(test)]
@@ -160,9 +170,17 @@ mod tests {
 
     #[test]
     fn partitions_are_named_after_their_day() {
-        assert_eq!(partition_name(0), "event_history_19700101");
-        assert_eq!(partition_name(11_016), "event_history_20000229");
-        assert_eq!(partition_name(20_778), "event_history_20261121");
-        assert_eq!(partition_name(-1), "event_history_19691231");
+        for (day, date) in [(0, "19700101"), (11_016, "20000229"), (20_778, "20261121"), (-1, "19691231")] {
+            for table in TABLES {
+                let name = partition_name(table, day);
+                assert_eq!(name, format!("{table}_{date}"));
+                assert_eq!(daily(&name), Some(date));
+            }
+        }
+        for other in
+            ["event_history_default", "event_history_2020010", "event_history20200101", "runs_20200101"]
+        {
+            assert_eq!(daily(other), None, "{other}");
+        }
     }
 }

@@ -10,6 +10,7 @@ use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec, Skipped};
 use uuid::Uuid;
 
 use super::batch::BatchRecord;
+use super::ended::{EndedRecord, pack};
 use super::unstarted::UnstartedRow;
 use super::{RunRow, SkippedRow, Word, corrupt, count, int, json, parse, shard_of, text};
 use crate::StoreError;
@@ -324,6 +325,7 @@ pub(crate) struct ChangeRows {
     pub(crate) tokens_gone: Vec<EventKey>,
     pub(crate) unstarted_put: Vec<UnstartedRow>,
     pub(crate) unstarted_gone: Vec<EventKey>,
+    pub(crate) ended: Vec<EndedRecord>,
     pub(crate) history: Vec<HistoryRecord>,
     pub(crate) history_gone: Vec<EventKey>,
     pub(crate) schedules: Vec<ScheduleBody>,
@@ -342,7 +344,7 @@ impl ChangeRows {
         let batches = self.batches_new.len() + self.batches_changed.len() + self.batches_gone.len();
         let tokens = self.tokens_put.len() + self.tokens_gone.len();
         let unstarted = self.unstarted_put.len() + self.unstarted_gone.len();
-        let history = self.history.len() + self.history_gone.len();
+        let history = self.ended.len() + self.history.len() + self.history_gone.len();
         runs + batches + tokens + unstarted + history + self.skipped.len() + self.inbox_done.len()
     }
 
@@ -371,6 +373,7 @@ impl ChangeRows {
         last_of_each(&mut schedules, |row| row.schedule_uid);
         let mut policies = changes.policies.iter().map(policy_body).collect::<Result<Vec<_>, _>>()?;
         last_of_each(&mut policies, |row| row.policy_uid);
+        let (ended, history) = pack(&changes.history);
         Ok(Self {
             inbox_done: changes.inbox_done.clone(),
             runs_new: run_rows(&changes.runs_new),
@@ -383,7 +386,8 @@ impl ChangeRows {
             tokens_gone: keys(&changes.tokens_gone),
             unstarted_put,
             unstarted_gone,
-            history: changes.history.iter().map(HistoryRecord::from).collect(),
+            ended,
+            history,
             history_gone: keys(&changes.history_gone),
             schedules,
             schedules_gone: changes.schedules_gone.clone(),

@@ -19,6 +19,7 @@ use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec};
 use uuid::Uuid;
 
 use super::batch::BatchRecord;
+use super::ended::EndedRecord;
 use super::handle::{
     BodyRow, HistoryRecord, ScheduleBody, ShardPolicyRow, SpecRecord, TokenRecord, pause, spec_keys,
 };
@@ -177,10 +178,15 @@ impl Assembly {
         self.doubtful.iter().map(Doubtful::place).collect()
     }
 
-    /// What was in the place of this number.
-    pub(crate) fn ended(&mut self, number: usize, rows: &[HistoryRecord]) {
+    /// What was in the place of this number: rows of their own, and batches. One that cannot be read says of no event that it
+    /// has ended.
+    pub(crate) fn ended(&mut self, number: usize, own: &[HistoryRecord], batches: &[EndedRecord]) {
+        for batch in batches {
+            let indexes = self.sound(batch.indexes()).unwrap_or_default();
+            self.elsewhere.extend(indexes.into_iter().map(|index| (RunId(batch.run_id), index)));
+        }
         if let Some(doubtful) = self.doubtful.get(number) {
-            doubtful.ended(rows, &mut self.elsewhere);
+            doubtful.ended(own, &mut self.elsewhere);
         }
     }
 

@@ -108,9 +108,13 @@ impl Driver for Sqlite {
                     sqlx::query(statement).bind(shard).bind(before_us).bind(i64::from(PRUNE_AT_ONCE))
                 };
                 async move {
-                    let events = some(sql!("prune_history")).execute(&mut *connection).await?.rows_affected();
-                    if events == at_once {
-                        return Ok((events, 0));
+                    let mut events = 0;
+                    for statement in [sql!("prune_history"), sql!("prune_ended")] {
+                        let gone = some(statement).execute(&mut *connection).await?.rows_affected();
+                        events += gone;
+                        if gone == at_once {
+                            return Ok((events, 0));
+                        }
                     }
                     Ok((events, some(both_sql!("prune_runs")).execute(connection).await?.rows_affected()))
                 }

@@ -10,8 +10,8 @@ use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
 use crate::rows::{
-    Assembly, BatchRecord, HistoryRecord, RunRow, ScheduleBody, ShardPolicyRow, SpecKey, SpecRecord,
-    TokenRecord, UnstartedRow, json,
+    Assembly, BatchRecord, EndedRecord, HistoryRecord, RunRow, SPAN, ScheduleBody, ShardPolicyRow, SpecKey,
+    SpecRecord, TokenRecord, UnstartedRow, int, json,
 };
 
 /// How many specs, or runs by their ids, one statement reads.
@@ -56,8 +56,11 @@ pub(super) async fn load(
     for (number, (run, first, limit)) in assembly.doubtful().into_iter().enumerate() {
         let query = sqlx::query(both_sql!("history_list")).bind(shard).bind(run).bind(first);
         let rows = query.bind(None::<&str>).bind(limit).fetch_all(&mut *connection).await?;
-        let ended = note(&mut assembly, decoded::<HistoryRecord>("event_history", shard, &rows));
-        assembly.ended(number, &ended);
+        let own = note(&mut assembly, decoded::<HistoryRecord>("event_history", shard, &rows));
+        let query = sqlx::query(both_sql!("ended_list")).bind(shard).bind(run).bind(first);
+        let rows = query.bind(limit).bind(int(SPAN)).fetch_all(&mut *connection).await?;
+        let batches = note(&mut assembly, decoded::<EndedRecord>("ended_batches", shard, &rows));
+        assembly.ended(number, &own, &batches);
     }
     let paused = sqlx::query_scalar::<_, Option<String>>(both_sql!("shard_pause_read")).bind(shard);
     assembly.pause(paused.fetch_optional(&mut *connection).await?.flatten());

@@ -13,26 +13,26 @@ use sqlx::{AssertSqlSafe, SqliteConnection};
 use crate::columns::{Part, Row, SqliteQuery};
 use crate::failure::Failure;
 use crate::line::{Fence, FencedCommit, no_such_run};
-use crate::rows::{BatchRecord, ChangeRows, EventKey, HistoryRecord, RunRow, UnstartedRow};
+use crate::rows::{BatchRecord, ChangeRows, EndedRecord, EventKey, HistoryRecord, RunRow, UnstartedRow};
 
 const BEGIN: &str = "BEGIN IMMEDIATE;";
 const COMMIT: &str = "COMMIT;";
 const ANOTHER_OWNER: &str = "another owner";
 const NO_SUCH_RUN: &str = "no such run";
 
-/// Fails with this text in the error, as it is no path in JSON, unless the statement before found the number of rows that is
-/// bound here: one, or none for a place that is left over.
-fn found_or(text: &str) -> String {
-    format!("SELECT json_extract('[]', CASE changes() WHEN ? THEN '$' ELSE '{text}' END);")
+/// Fails with this text in the error, as it is no path in JSON, unless this number of rows is the one that is bound here: one, or
+/// none for a place that is left over.
+fn found_or(rows: &str, text: &str) -> String {
+    format!("SELECT json_extract('[]', CASE {rows} WHEN ? THEN '$' ELSE '{text}' END);")
 }
 
 static FENCE: LazyLock<String> = LazyLock::new(|| {
-    let fence = "UPDATE queue_shards SET seq = seq + 1 WHERE shard_id = ? AND lease_id = ?;";
-    [fence, &found_or(ANOTHER_OWNER)].concat()
+    let fences = "(SELECT count(*) FROM queue_shards WHERE shard_id = ? AND lease_id = ?)";
+    found_or(fences, ANOTHER_OWNER)
 });
 static RUN: LazyLock<String> = LazyLock::new(|| {
     let set = RunRow::TABLE.places();
-    let found = found_or(NO_SUCH_RUN);
+    let found = found_or("changes()", NO_SUCH_RUN);
     format!("UPDATE runs SET {set} WHERE shard_id = ? AND run_id = ?;{found}")
 });
 const BATCH_GONE: &str = "DELETE FROM token_batches WHERE shard_id = ? AND run_id = ? AND first_idx = ?;";
@@ -101,6 +101,7 @@ pub(super) async fn write(
     let new = rows(commits, |rows| &rows.batches_new);
     let unstarted_gone = rows(commits, |rows| &rows.unstarted_gone);
     let unstarted_put = rows(commits, |rows| &rows.unstarted_put);
+    let ended = rows(commits, |rows| &rows.ended);
     let history = rows(commits, |rows| &rows.history);
     let mut left = Rows {
         fences: if has_begun { &[] } else { commits },
@@ -110,6 +111,7 @@ pub(super) async fn write(
         new: &new,
         unstarted_gone: &unstarted_gone,
         unstarted_put: &unstarted_put,
+        ended: &ended,
         history: &history,
     };
     loop {
@@ -153,6 +155,7 @@ struct Rows<'a> {
     new: &'a [(i32, &'a BatchRecord)],
     unstarted_gone: &'a [(i32, &'a EventKey)],
     unstarted_put: &'a [(i32, &'a UnstartedRow)],
+    ended: &'a [(i32, &'a EndedRecord)],
     history: &'a [(i32, &'a HistoryRecord)],
 }
 
@@ -168,6 +171,7 @@ impl Rows<'_> {
             new: take(&mut self.new, FEW_MAX, &mut goes_on),
             unstarted_gone: take(&mut self.unstarted_gone, FEW_MAX, &mut goes_on),
             unstarted_put: take(&mut self.unstarted_put, FEW_MAX, &mut goes_on),
+            ended: take(&mut self.ended, HISTORY_MAX, &mut goes_on),
             history: take(&mut self.history, HISTORY_MAX, &mut goes_on),
         }
     }
@@ -186,14 +190,14 @@ impl Rows<'_> {
 
     fn count(&self) -> usize {
         let stretches = self.unstarted_gone.len() + self.unstarted_put.len();
-        self.few().iter().sum::<usize>() + stretches + self.history.len()
+        self.few().iter().sum::<usize>() + stretches + self.ended.len() + self.history.len()
     }
 
     fn command(&self, commits: bool) -> SqliteQuery {
         let few = size_of_few(self.few().into_iter().max().unwrap_or_default());
         let fences = if self.fences.is_empty() { 0 } else { few };
         let stretches = self.stretches();
-        let ended = insert_history(size(self.history.len()));
+        let (ended, otherwise) = (size(self.ended.len()), size(self.history.len()));
         let text = [
             if fences > 0 { BEGIN } else { "" },
             &FENCE.repeat(fences),
@@ -203,7 +207,8 @@ impl Rows<'_> {
             &BATCH_NEW.repeat(few),
             &UNSTARTED_GONE.repeat(stretches),
             &UNSTARTED_PUT.repeat(stretches),
-            &ended,
+            &insert_ended::<EndedRecord>(ended, "first_idx"),
+            &insert_ended::<HistoryRecord>(otherwise, "idx"),
             if commits { COMMIT } else { "" },
         ]
         .concat();
@@ -214,7 +219,8 @@ impl Rows<'_> {
         command = bind(command, few, self.new, (Part::None, Part::All), None);
         command = bind(command, stretches, self.unstarted_gone, (Part::None, Part::All), None);
         command = bind(command, stretches, self.unstarted_put, (Part::None, Part::All), None);
-        bind(command, size(self.history.len()), self.history, (Part::None, Part::All), None)
+        command = bind(command, ended, self.ended, (Part::None, Part::All), None);
+        bind(command, otherwise, self.history, (Part::None, Part::All), None)
     }
 }
 
@@ -241,11 +247,12 @@ fn size(rows: usize) -> usize {
     }
 }
 
-fn insert_history(places: usize) -> String {
+/// Inserts rows of the done queue that have an index in this column.
+fn insert_ended<R: Row>(places: usize, index: &str) -> String {
     if places == 0 {
         return String::new();
     }
-    insert::<HistoryRecord>(places, "(shard_id, run_id, idx, finished_us) DO NOTHING")
+    insert::<R>(places, &format!("(shard_id, run_id, {index}, finished_us) DO NOTHING"))
 }
 
 fn bind_fences(mut command: SqliteQuery, places: usize, commits: &[FencedCommit]) -> SqliteQuery {
@@ -313,6 +320,7 @@ mod tests {
             new: &[],
             unstarted_gone: &gone,
             unstarted_put: &[],
+            ended: &[],
             history: &[],
         };
         let lens = |rows: Rows<'_>| (rows.gone.len(), rows.unstarted_gone.len());

@@ -338,6 +338,7 @@ const BEFORE_BATCHES: &str =
     DROP TABLE requests; ALTER TABLE schedules DROP COLUMN done_us;
     ALTER TABLE policies DROP COLUMN parent_uid; ALTER TABLE policies DROP COLUMN adopts;
     ALTER TABLE schedules DROP COLUMN items; ALTER TABLE runs DROP COLUMN sorted_to; DROP TABLE unstarted_events;
+    DROP VIEW ended_events; DROP TABLE ended_batches;
     ALTER TABLE runs DROP COLUMN units_max;
     DROP TABLE item_pages; DROP TABLE item_runs; DROP TABLE submissions;
     ALTER TABLE shard_policies DROP COLUMN deleted_us;

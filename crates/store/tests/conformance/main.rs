@@ -15,6 +15,7 @@ mod claimed;
 mod corrupt;
 mod done;
 mod emit;
+mod ended;
 mod failures;
 mod faults;
 #[path = "../../../core/tests/handle_scenarios/fuzz.rs"]
@@ -133,6 +134,8 @@ conformance! {
         all_messages_round_trip;
     failures: failed_runs_are_listed_latest_end_first closed_runs_are_left_out_until_they_end_again
         rows_that_failed_are_found_by_outcome;
+    ended: events_that_succeed_share_rows each_event_is_found_among_overlapping_batches people_see_a_line_an_event
+        a_corrupt_batch_is_named;
     history: history_round_trips_in_order history_starts_with_the_covering_range history_filters_by_outcome
         dead_events_are_found_and_leave history_insert_is_idempotent tokens_are_paged runs_are_listed_from_either_end
         runs_are_filtered runs_are_found_by_the_beginning_of_their_ids runs_of_a_policy_are_found runs_that_ended_badly_are_found

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use sqlx::{AssertSqlSafe, Connection as _, Row as _};
-use tollgate_store::columns::{Dialect, compose};
+use tollgate_store::columns::{Dialect, compose, with_parts};
 
 use super::place::Place;
 
 /// What SQLite may read from one end to the other: tables with few rows, whatever is stored, and results of a part of the
 /// same statement.
-const SHORT: [&str; 18] = [
+const SHORT: [&str; 19] = [
     "CONSTANT",
     "alert_changes",
     "api_keys",
@@ -21,6 +21,7 @@ const SHORT: [&str; 18] = [
     "leaving",
     "members",
     "missed",
+    "next",
     "of_each",
     "of_minutes",
     "of_shards",
@@ -99,7 +100,7 @@ async fn sqlite_looks_up_by_key() {
 /// What the planner makes of statements once and for all, in the states that a young table goes through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plans_made_on_an_empty_table_look_up_by_key() {
-    const STATEMENTS: [(&str, &str); 12] = [
+    const STATEMENTS: [(&str, &str); 13] = [
         ("tokens_delete", include_str!("../../src/postgres/queries/tokens_delete.sql")),
         ("history_delete", include_str!("../../src/postgres/queries/history_delete.sql")),
         ("unstarted_delete", include_str!("../../src/postgres/queries/unstarted_delete.sql")),
@@ -111,6 +112,7 @@ async fn plans_made_on_an_empty_table_look_up_by_key() {
         ("runs_emitted", include_str!("../../src/queries/runs_emitted.sql")),
         ("tokens_list", include_str!("../../src/queries/tokens_list.sql")),
         ("history_list", include_str!("../../src/queries/history_list.sql")),
+        ("ended_list", include_str!("../../src/queries/ended_list.sql")),
         ("scan", include_str!("../../src/postgres/queries/scan.sql")),
     ];
     let place = Place::postgres().await;
@@ -155,16 +157,10 @@ async fn a_commit_finds_each_row_by_its_key() {
     let settings = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
                     SET plan_cache_mode = force_generic_plan";
     sqlx::raw_sql(settings).execute(&mut connection).await.unwrap();
-    let text = compose(include_str!("../../src/postgres/queries/commit.sql"), Dialect::Postgres);
-    let parameters = (1..100).take_while(|n| text.contains(&format!("${n}::"))).count();
-    let nulls = vec!["NULL"; parameters].join(", ");
+    let text = include_str!("../../src/postgres/queries/commit.sql");
     for state in ["SELECT 1", "VACUUM ANALYZE"] {
         sqlx::raw_sql(state).execute(&mut connection).await.unwrap();
-        let prepare = format!("DEALLOCATE ALL; PREPARE at_once AS {text}");
-        sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut connection).await.unwrap();
-        let explain = AssertSqlSafe(format!("EXPLAIN (COSTS OFF) EXECUTE at_once ({nulls})"));
-        let plan: Vec<String> =
-            sqlx::query_scalar(explain).persistent(false).fetch_all(&mut connection).await.unwrap();
+        let plan = commit_plan(&mut connection, &compose(text, Dialect::Postgres)).await;
         let count = |what: &str| plan.iter().filter(|line| line.contains(what)).count();
         let plan_text = || format!("{state}\n{}", plan.join("\n"));
         // Runs that change, batches that go, batches that change, stretches that go: written where they were found.
@@ -175,5 +171,41 @@ async fn a_commit_finds_each_row_by_its_key() {
         assert_eq!(count("(first_idx = "), 3, "{}", plan_text());
         assert_eq!(count("Seq Scan") + count("Join Filter") + count("Sort"), 0, "{}", plan_text());
     }
+    // With some of its parts alone.
+    let parts = [
+        "batches_gone",
+        "batches_changed",
+        "batches_new",
+        "unstarted_gone",
+        "unstarted_put",
+        "ended",
+        "history",
+    ];
+    for there in 0..1_usize << parts.len() {
+        let has =
+            |name: &str| parts.iter().position(|part| *part == name).is_some_and(|at| there & (1 << at) != 0);
+        let of_them = compose(&with_parts(text, has), Dialect::Postgres).into_owned();
+        let plan = commit_plan(&mut connection, &of_them).await.join("\n");
+        assert!(
+            !["Seq Scan", "Join Filter", "Sort"].iter().any(|detour| plan.contains(detour)),
+            "{of_them}\n{plan}"
+        );
+        assert_eq!(plan.matches(" on ended_batches").count(), usize::from(has("ended")), "{plan}");
+        assert_eq!(
+            plan.matches("Insert on token_batches").count(),
+            usize::from(has("batches_new")),
+            "{plan}"
+        );
+    }
     place.remove().await;
+}
+
+/// How the statement goes that carries commits.
+async fn commit_plan(connection: &mut sqlx::PgConnection, text: &str) -> Vec<String> {
+    let parameters = (1..100).take_while(|n| text.contains(&format!("${n}::"))).count();
+    let nulls = vec!["NULL"; parameters].join(", ");
+    let prepare = format!("DEALLOCATE ALL; PREPARE at_once AS {text}");
+    sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection).await.unwrap();
+    let explain = AssertSqlSafe(format!("EXPLAIN (COSTS OFF) EXECUTE at_once ({nulls})"));
+    sqlx::query_scalar(explain).persistent(false).fetch_all(connection).await.unwrap()
 }

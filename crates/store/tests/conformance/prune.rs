@@ -55,7 +55,9 @@ pub(crate) async fn history_of_many_events_goes_with_its_run(place: &Place) {
     let open = Run { finished_us: None, ..waiting(&one, 5, old_us + 1) };
     store.emit(&[old.clone(), open.clone()], &[]).await.unwrap();
     let rows = |run: &Run, events: u32| -> Vec<HistoryRow> {
-        let at = |index| HistoryRow { finished_us: old_us, ..ended(run.id, index, Outcome::Succeeded) };
+        // Every second one in a batch, that shares its row with no other, and every second one without.
+        let outcome = |index| if index % 2 == 0 { Outcome::Succeeded } else { Outcome::Failed };
+        let at = |index| HistoryRow { finished_us: old_us, ..ended(run.id, 300 * index, outcome(index)) };
         (0..events).map(at).collect()
     };
     let mut history = rows(&old, 2500);
@@ -206,7 +208,7 @@ pub(crate) async fn pruning_goes_on_beyond_a_batch(place: &Place) {
     commit(&*store, 5, Changes { history, ..Changes::default() }).await;
     assert_eq!(store.prune(BEFORE_US, NOON_US).await.unwrap().runs, 2500);
     assert_eq!(place.number("SELECT count(*) FROM runs").await, 0);
-    assert_eq!(place.number("SELECT count(*) FROM event_history").await, 0);
+    assert_eq!(place.number("SELECT count(*) FROM ended_events").await, 0);
 }
 
 pub(crate) async fn days_to_come_have_room(place: &Place) {
@@ -217,21 +219,27 @@ pub(crate) async fn days_to_come_have_room(place: &Place) {
     let rows: Vec<HistoryRow> = (0..4_u32)
         .map(|day| HistoryRow {
             finished_us: later_us + (i64::from(day) - 1) * DAY_US,
-            ..ended(one, day, Outcome::Succeeded)
+            ..ended(one, day, if day % 2 == 0 { Outcome::Succeeded } else { Outcome::Failed })
         })
         .collect();
-    commit(&*store, 5, Changes { history: rows.clone(), ..Changes::default() }).await;
+    for row in &rows {
+        commit(&*store, 5, Changes { history: vec![row.clone()], ..Changes::default() }).await;
+    }
     assert_eq!(store.history(5, one, 0, None, 10).await.unwrap(), rows);
     if place.is_postgres() {
-        assert_eq!(place.number("SELECT count(*) FROM event_history_default").await, 0);
+        let by_default = "SELECT (SELECT count(*) FROM event_history_default) + (SELECT count(*) FROM ended_batches_default)";
+        assert_eq!(place.number(by_default).await, 0);
         // The day of a row that came too early stays in the default partition, and goes row by row.
         let early_us = NOON_US + 400 * DAY_US;
-        let early = HistoryRow { finished_us: early_us, ..ended(one, 9, Outcome::Lost) };
-        commit(&*store, 5, Changes { history: vec![early], ..Changes::default() }).await;
+        let early = [Outcome::Lost, Outcome::Succeeded].map(|outcome| HistoryRow {
+            finished_us: early_us,
+            ..ended(one, if outcome == Outcome::Lost { 9 } else { 8 }, outcome)
+        });
+        commit(&*store, 5, Changes { history: early.to_vec(), ..Changes::default() }).await;
         store.prune(BEFORE_US, early_us).await.unwrap();
-        assert_eq!(place.number("SELECT count(*) FROM event_history_default").await, 1);
+        assert_eq!(place.number(by_default).await, 2);
         let pruned = store.prune(early_us + 5 * DAY_US, early_us + 6 * DAY_US).await.unwrap();
         assert!(pruned.events > 1);
-        assert_eq!(place.number("SELECT count(*) FROM event_history").await, 0);
+        assert_eq!(place.number("SELECT count(*) FROM ended_events").await, 0);
     }
 }
