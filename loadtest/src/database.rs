@@ -3,12 +3,17 @@
 //! A private server has PostgreSQL's defaults, so that commits are as durable as they are for users.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _, SqliteConnection};
 use tempfile::TempDir;
+use tollgate_harness::machine::{self, Machine};
 use tollgate_harness::postgres::Server;
 use tollgate_harness::{Kind, Own, kernel};
+
+use crate::distance::{self, Far};
 
 /// Where the service keeps everything; removed when dropped, the server last.
 pub(crate) struct Database {
@@ -17,6 +22,8 @@ pub(crate) struct Database {
     /// The server's first process, where it runs on this machine.
     postmaster: Option<u32>,
     store: tollgate_harness::Database,
+    /// The service's way to it, where that is longer.
+    way: Option<String>,
     _server: Option<(Server, TempDir)>,
 }
 
@@ -25,12 +32,17 @@ impl Database {
     ///
     /// # Errors
     /// What keeps it from being made.
-    pub(crate) async fn new(store: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn new(store: &str, far: Far) -> anyhow::Result<Self> {
         if store == "sqlite" {
+            ensure!(
+                far.network_us == 0 && far.sync_ms == 0,
+                "--network-us, --sync-ms: SQLite is not far away"
+            );
             let store = tollgate_harness::Database::new(Kind::Sqlite).await;
-            return Ok(Self { connection: None, postmaster: None, store, _server: None });
+            return Ok(Self { connection: None, postmaster: None, store, way: None, _server: None });
         }
-        let server = if store == "postgres" { Some(private()?) } else { None };
+        ensure!(far.sync_ms == 0 || store == "postgres", "--sync-ms: only for --store postgres");
+        let server = if store == "postgres" { Some(private(far.sync_ms)?) } else { None };
         let admin_url = server.as_ref().map_or(store.to_owned(), |(server, _)| server.url("postgres"));
         let own = Own::on(&admin_url).await.context("--store")?;
         let mut connection = Box::new(PgConnection::connect(own.url()).await?);
@@ -38,13 +50,14 @@ impl Database {
         let backend = u32::try_from(backend)?;
         let here = kernel::program(backend).is_some_and(|program| program.starts_with("postgres"));
         let postmaster = kernel::parent(backend).filter(|_| here);
+        let way = if far.network_us > 0 { Some(longer_way(own.url(), far.network_us).await?) } else { None };
         let store = tollgate_harness::Database::Postgres(own);
-        Ok(Self { connection: Some(connection), postmaster, store, _server: server })
+        Ok(Self { connection: Some(connection), postmaster, store, way, _server: server })
     }
 
     /// As `--store` of the service takes it.
     pub(crate) fn url(&self) -> String {
-        self.store.url()
+        self.way.clone().unwrap_or_else(|| self.store.url())
     }
 
     /// `sqlite` or `postgres`.
@@ -140,7 +153,27 @@ impl Database {
 }
 
 /// A server that is as durable as PostgreSQL is for users.
-fn private() -> anyhow::Result<(Server, TempDir)> {
+/// A server of its own, each sync of whose disk takes so much longer.
+fn private(sync_ms: u64) -> anyhow::Result<(Server, TempDir)> {
     let folder = tempfile::Builder::new().prefix("tollgate-load.").tempdir()?;
-    Ok((Server::start(folder.path(), "-c max_connections=200", &[])?, folder))
+    // PostgreSQL's user looks into it.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+    let mut variables = Vec::new();
+    if sync_ms > 0 {
+        let machine = Machine::new(&machine::compile(folder.path())?, folder.path().join("machine"))?;
+        machine.slow_disk(i64::try_from(sync_ms)?)?;
+        variables.extend(machine.environment());
+    }
+    Ok((Server::start(folder.path(), "-c max_connections=200", &variables)?, folder))
+}
+
+/// The URL of a database by a way that is longer there and back.
+async fn longer_way(url: &str, network_us: u64) -> anyhow::Result<String> {
+    let (_, rest) = url.split_once("://").context("--store: a URL is needed")?;
+    let host = rest.split(['/', '?']).next().unwrap_or_default();
+    let host = host.rsplit('@').next().unwrap_or_default();
+    let mut found = tokio::net::lookup_host(host).await.context("--store")?;
+    let server = found.next().context("--store: its host has no address")?;
+    let way = distance::way_to(server, Duration::from_micros(network_us))?;
+    Ok(url.replacen(host, &way.to_string(), 1))
 }

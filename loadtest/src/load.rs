@@ -11,8 +11,8 @@ use tollgate_proto::v1::submit_items_request::Part;
 use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
-    HttpTarget, Interval, Item, Items, KeyLimits, Policy, ReleaseMode, Schedule, SqsTarget, SubmissionHeader,
-    SubmitItemsRequest, Target, Trigger,
+    Http2, HttpTarget, Interval, Item, Items, KeyLimits, Policy, ReleaseMode, Schedule, SqsTarget,
+    SubmissionHeader, SubmitItemsRequest, Target, Trigger,
 };
 
 use crate::generate::ZONES;
@@ -255,8 +255,10 @@ fn every(every_s: u32, anchor_s: i64) -> Trigger {
 
 fn target(protocol: Protocol, port: u16, group: u64, release: Release) -> Target {
     let place = match protocol {
-        Protocol::Http => TargetKind::Http(HttpTarget {
+        Protocol::Http | Protocol::Http2 => TargetKind::Http(HttpTarget {
             url: format!("http://127.0.0.1:{port}/{group}"),
+            http2: if protocol == Protocol::Http2 { Http2::PriorKnowledge } else { Http2::Unspecified }
+                .into(),
             ..HttpTarget::default()
         }),
         Protocol::Sqs => TargetKind::Sqs(SqsTarget {

@@ -2,6 +2,7 @@
 
 mod consumer;
 mod database;
+mod distance;
 mod figures;
 mod generate;
 mod growth;

@@ -13,6 +13,7 @@ use clap::Args;
 
 use crate::consumer::Sink;
 use crate::database::Database;
+use crate::distance::Far;
 use crate::report::{self, Report, Row};
 use crate::scenario::Scenario;
 use crate::service::Service;
@@ -54,9 +55,23 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FLAGS", default_value = "", allow_hyphen_values = true)]
     serve: String,
 
+    /// What goes to PostgreSQL and back takes so much longer, in microseconds
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    network_us: u64,
+
+    /// Each sync of PostgreSQL's disk takes so much longer, in milliseconds; with --store postgres
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    sync_ms: u64,
+
     /// Everything as JSON, too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+impl RunArgs {
+    fn far(&self) -> Far {
+        Far { network_us: self.network_us, sync_ms: self.sync_ms }
+    }
 }
 
 /// Runs scenarios. Whether every promise was kept.
@@ -154,7 +169,7 @@ fn adapt(scenario: &mut Scenario, args: &RunArgs) -> anyhow::Result<()> {
 }
 
 async fn carry_out(scenario: Scenario, program: &Path, args: &RunArgs) -> anyhow::Result<Report> {
-    let database = Database::new(&args.store).await?;
+    let database = Database::new(&args.store, args.far()).await?;
     let service = Service::start(program, &database.url(), &scenario.serve).await?;
     let sink = Sink::start(&scenario.lanes(), service.url())?;
     let mut report = Report::new(&scenario, database.kind());

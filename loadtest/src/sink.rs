@@ -79,30 +79,38 @@ async fn serve(lanes: Vec<Lane>, server: &str) -> anyhow::Result<()> {
     for (number, lane) in lanes.into_iter().enumerate() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         ready.lanes.push(listener.local_addr()?.port());
+        let is_http2 = lane.protocol == Protocol::Http2;
         let consumer = Consumer {
             number: u16::try_from(number)?,
             lane,
             records: records.clone(),
             releaser: releaser.clone(),
         };
-        tokio::spawn(accept(listener, Arc::new(consumer), Consumer::take));
+        tokio::spawn(accept(listener, is_http2, Arc::new(consumer), Consumer::take));
     }
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     ready.control = listener.local_addr()?.port();
     writeln!(std::io::stdout(), "{}", serde_json::to_string(&ready)?)?;
-    accept(listener, Arc::new(Control { records, releaser }), Control::take).await;
+    accept(listener, false, Arc::new(Control { records, releaser }), Control::take).await;
     Ok(())
 }
 
 /// Serves a port for ever.
-async fn accept<S, F>(listener: TcpListener, state: Arc<S>, take: fn(Arc<S>, Request<Incoming>) -> F)
-where
+async fn accept<S, F>(
+    listener: TcpListener,
+    is_http2: bool,
+    state: Arc<S>,
+    take: fn(Arc<S>, Request<Incoming>) -> F,
+) where
     S: Send + Sync + 'static,
     F: Future<Output = Result<Response<Full<Bytes>>, hyper::Error>> + Send + 'static,
 {
     http::accept(listener, move |stream| {
         let state = state.clone();
-        http::serve(stream, move |request| take(state.clone(), request))
+        let take = move |request| take(state.clone(), request);
+        async move {
+            if is_http2 { http::serve_http2(stream, take).await } else { http::serve(stream, take).await }
+        }
     })
     .await;
 }
@@ -124,7 +132,7 @@ impl Consumer {
         let group = request.uri().path().trim_start_matches('/').parse().unwrap_or(0);
         let body = request.into_body().collect().await?.to_bytes();
         let answered = match self.lane.protocol {
-            Protocol::Http => match Seen::find(&body) {
+            Protocol::Http | Protocol::Http2 => match Seen::find(&body) {
                 Some(seen) => {
                     self.work(&[seen], group, arrival_us).await;
                     let explicit = self.lane.release != Release::OnResponse;

@@ -41,6 +41,7 @@ mod failures;
 mod fairness;
 mod first_steps;
 mod history;
+mod http2;
 mod image;
 mod item_keys;
 mod item_lists;

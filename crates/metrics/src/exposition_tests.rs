@@ -154,7 +154,7 @@ fn a_process_without_a_role_says_nothing_of_it() {
 fn delivery(policy: Option<Uuid>, explicit_release: bool) -> Delivery {
     let keyring = EventKeyring::new(&[7; 32]);
     let run = RunId::derive(Uuid::nil(), 0);
-    let http = HttpTarget { url: String::new(), headers: Default::default(), secret: None, deadline_ms: 1 };
+    let http = HttpTarget::plain(String::new(), 1);
     Delivery {
         event_id: keyring.id(EventRef { shard: 0, run, index: 0 }),
         attempt: 1,

@@ -11,7 +11,7 @@ use tollgate_metrics::{Metrics, OwnerWatch, ReleaseAnswer};
 use uuid::Uuid;
 
 fn delivery(run: RunId) -> Delivery {
-    let http = HttpTarget { url: String::new(), headers: Default::default(), secret: None, deadline_ms: 1 };
+    let http = HttpTarget::plain(String::new(), 1);
     Delivery {
         event_id: EventKeyring::new(&[7; 32]).id(EventRef { shard: 0, run, index: 0 }),
         attempt: 1,

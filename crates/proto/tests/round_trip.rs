@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate_core::items::{Item, UNITS_MAX, to_lines};
 use tollgate_core::model::{
-    CatchUp, CheckAgain, GapRule, HttpItems, HttpTarget, ItemsFrom, KeyRule, KeyRules, Limits, ListFormat,
-    OnGuard, OverlapRule, PastPause, Pause, Payload, Policy, Reclaim, ReleaseMode, RepeatRule, RetryPolicy,
-    Schedule, SqsTarget, Target, Timing, Trigger, TtlFrom,
+    CatchUp, CheckAgain, GapRule, Http2, HttpItems, HttpTarget, ItemsFrom, KeyRule, KeyRules, Limits,
+    ListFormat, OnGuard, OverlapRule, PastPause, Pause, Payload, Policy, Reclaim, ReleaseMode, RepeatRule,
+    RetryPolicy, Schedule, SqsTarget, Target, Timing, Trigger, TtlFrom,
 };
 use tollgate_proto::convert::{Name, policy, schedule};
 use tollgate_proto::json::{from_json, to_json};
@@ -92,7 +92,12 @@ fn target() -> impl Strategy<Value = Target> {
         (http, any::<bool>(), deadline(), release()).prop_map(
             |((url, headers), secret, deadline_ms, release)| {
                 let secret = secret.then(|| SECRET.to_owned());
-                Target::Http { http: HttpTarget { url, headers, secret, deadline_ms }, release }
+                let http2 = match deadline_ms % 3 {
+                    0 if url.starts_with("http:") => Http2::PriorKnowledge,
+                    1 => Http2::Never,
+                    _ => Http2::Auto,
+                };
+                Target::Http { http: HttpTarget { url, headers, secret, deadline_ms, http2 }, release }
             }
         ),
         (of("[a-z0-9-]{1,9}"), of("http://[a-z]{1,9}"), of("[!-~]{1,9}"), deadline(), release()).prop_map(

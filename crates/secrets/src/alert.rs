@@ -97,6 +97,7 @@ mod tests {
             headers: [("Authorization".to_owned(), "Bearer secret".to_owned())].into(),
             secret: Some("whsec_secret".to_owned()),
             deadline_ms: 1,
+            http2: Default::default(),
         };
         let sqs = SqsTarget {
             queue_url: "https://sqs.example/1/q".to_owned(),

@@ -177,6 +177,7 @@ mod tests {
             headers: [("Authorization".to_owned(), "Bearer abc".to_owned())].into(),
             secret: Some("whsec_c2VjcmV0".to_owned()),
             deadline_ms: 1_000,
+            http2: Default::default(),
         };
         let target = Target::Http { http, release: ReleaseMode::Explicit };
         let items = "acme\t7\t{\"pin\":\"veiled\"}\n";

@@ -10,7 +10,11 @@ mod connections;
 mod connector;
 mod content;
 mod destinations;
+mod exchange;
 mod pauses;
+mod pools;
+mod single;
+mod streams;
 
 use std::fmt;
 use std::pin::pin;
@@ -35,9 +39,10 @@ pub(crate) use answer::{HttpAnswer, is_gateway_doubt, retry_after_ms};
 pub(crate) use connector::tls;
 pub(crate) use content::Content;
 
-use connections::{Connections, ExchangeError, Sender, Stage};
+use connections::Connections;
 use connector::Connector;
 use destinations::{Destination, Destinations};
+use exchange::{ExchangeError, Sender, Stage};
 use pauses::{PAUSE_MAX, Pauses};
 
 /// All HTTP targets.
@@ -86,7 +91,7 @@ impl Http {
 
     /// Delivers one event once.
     pub(crate) async fn send(&self, delivery: &Delivery, target: &HttpTarget, leave: &Leave) -> Sent {
-        let destination = match self.destinations.of(&target.url) {
+        let destination = match self.destinations.of(&target.url, target.http2) {
             Ok(destination) => destination,
             Err(message) => return refused_for_good(message),
         };
@@ -140,7 +145,7 @@ impl Http {
         &self,
         request: Request<Full<Bytes>>,
         sender: Sender<'_>,
-        destination: &Destination,
+        destination: &Arc<Destination>,
     ) -> Sent {
         let mut stage = Stage::default();
         let exchanged = {
@@ -199,7 +204,7 @@ impl ExchangeError {
                     None => refused(format!("not sent: {}", chain(error)), None),
                 }
             }
-            Self::NoAnswer(error) => unclear(format!("no answer: {}", chain(error))),
+            Self::NoAnswer(error) => unclear(format!("no answer: {}", chain(error.as_ref()))),
             Self::NoBody(status, why) => {
                 unclear(format!("HTTP {status}, and then no complete answer: {why}"))
             }

@@ -84,12 +84,7 @@ pub(crate) fn spec(policy: &Policy) -> RunSpec {
         key: None,
         units: 1,
         target: Target::Http {
-            http: HttpTarget {
-                url: "http://127.0.0.1/".into(),
-                headers: BTreeMap::new(),
-                secret: None,
-                deadline_ms: 30_000,
-            },
+            http: HttpTarget::plain("http://127.0.0.1/".into(), 30_000),
             release: ReleaseMode::OnResponse,
         },
         payload: Payload::default(),

@@ -12,6 +12,7 @@ use super::point::{Point, SHARDS};
 use super::table::PointResult;
 use crate::consumer::Sink;
 use crate::database::Database;
+use crate::distance::Far;
 use crate::report::{Report, Row};
 use crate::run::Reading;
 use crate::run::round::Stage;
@@ -36,7 +37,7 @@ pub(super) async fn measure(
     program: &Path,
     store: &str,
 ) -> anyhow::Result<PointResult> {
-    let mut database = Database::new(store).await?;
+    let mut database = Database::new(store, Far::default()).await?;
     let mut service = Service::start(program, &database.url(), &scenario.serve).await?;
     if point.shards != SHARDS {
         service.stop().await?;

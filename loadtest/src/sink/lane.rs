@@ -9,6 +9,8 @@ pub(crate) enum Protocol {
     /// An event a request.
     #[default]
     Http,
+    /// The same by HTTP/2, which the consumer speaks without being asked.
+    Http2,
     /// SendMessageBatch of SQS's JSON protocol.
     Sqs,
 }

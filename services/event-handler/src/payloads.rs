@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     fn large(deadline_ms: i64) -> RunSpec {
-        let http = HttpTarget { url: String::new(), headers: Default::default(), secret: None, deadline_ms };
+        let http = HttpTarget::plain(String::new(), deadline_ms);
         RunSpec {
             schedule_uid: Uuid::nil(),
             generation: 1,
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn those_who_get_no_room_give_up_one_after_the_other_and_with_time_left() {
-        let http = HttpTarget { url: String::new(), headers: [].into(), secret: None, deadline_ms: 30_000 };
+        let http = HttpTarget::plain(String::new(), 30_000);
         let target = Target::Http { http, release: ReleaseMode::default() };
         let waits: Vec<Duration> = (0..=u8::MAX).map(|luck| patience(&target, luck)).collect();
         assert!(waits.is_sorted_by(|a, b| *b - *a > Duration::from_millis(100)), "{waits:?}");

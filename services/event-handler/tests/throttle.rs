@@ -152,12 +152,7 @@ fn schedule(policy: &Policy, address: SocketAddr) -> Schedule {
         },
         events: EVENTS,
         target: Target::Http {
-            http: HttpTarget {
-                url: format!("http://{address}/"),
-                headers: Default::default(),
-                secret: None,
-                deadline_ms: 5_000,
-            },
+            http: HttpTarget::plain(format!("http://{address}/"), 5_000),
             release: ReleaseMode::TargetDefault,
         },
         payload: Payload::of("{\"x\":1}"),

@@ -3,7 +3,6 @@
 //! The first byte of an input says how the bytes are written: bit 0 in two pieces, bit 1 without an end (the connection
 //! stays open), the rest is the answer.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
@@ -127,12 +126,7 @@ async fn consume(mut stream: TcpStream, data: Vec<u8>) {
 
 fn delivery(address: &str) -> Delivery {
     let run = RunId::derive(Uuid::from_u128(5), 1_780_000_000_000_000);
-    let http = HttpTarget {
-        url: format!("http://{address}/hook"),
-        headers: BTreeMap::new(),
-        secret: None,
-        deadline_ms: DEADLINE_MS,
-    };
+    let http = HttpTarget::plain(format!("http://{address}/hook"), DEADLINE_MS);
     let spec = RunSpec {
         schedule_uid: Uuid::from_u128(5),
         generation: 1,

@@ -5,7 +5,7 @@ use std::error::Error;
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Takes connections for ever, and meets each in a task of its own.
@@ -32,5 +32,19 @@ where
 {
     let connection = hyper::server::conn::http1::Builder::new();
     // One that breaks is the sender's business: it sends again.
+    let _closed = connection.serve_connection(TokioIo::new(stream), service_fn(take)).await;
+}
+
+/// As [`serve`], by HTTP/2: many requests at once, in tasks of their own.
+pub async fn serve_http2<B, E, F>(stream: TcpStream, take: impl Fn(Request<Incoming>) -> F)
+where
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    E: Into<Box<dyn Error + Send + Sync>>,
+    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
+{
+    let mut connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    connection.max_concurrent_streams(250);
     let _closed = connection.serve_connection(TokioIo::new(stream), service_fn(take)).await;
 }

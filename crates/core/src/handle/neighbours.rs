@@ -44,12 +44,7 @@ fn of(number: u128, launch_us: i64) -> (Run, RunSpec) {
     let (schedule_uid, policy) = (Uuid::from_u128(2 << 64 | number), policy_of(number));
     let policy_uid = Some(policy.uid);
     let run = live_run(schedule_uid, launch_us);
-    let http = HttpTarget {
-        url: format!("http://{number}/"),
-        headers: Default::default(),
-        secret: None,
-        deadline_ms: 10_000,
-    };
+    let http = HttpTarget::plain(format!("http://{number}/"), 10_000);
     let target = Target::Http { http, release: ReleaseMode::Explicit };
     let spec = RunSpec { policy_uid, target, overlap: OverlapRule::CancelOther, ..(*run.spec).clone() };
     (Run { policy_uid, events: 2, ..run.row }, spec)

@@ -299,8 +299,7 @@ mod tests {
 
     fn run_to(number: u128, url: &str) -> LiveRun {
         let run = live_run(Uuid::from_u128(number), 0);
-        let http =
-            HttpTarget { url: url.to_owned(), headers: Default::default(), secret: None, deadline_ms: 1_000 };
+        let http = HttpTarget::plain(url.to_owned(), 1_000);
         let target = Target::Http { http, release: ReleaseMode::default() };
         let spec = RunSpec { target, ..(*run.spec).clone() };
         LiveRun::new(run.row, spec.into())

@@ -35,7 +35,7 @@ pub(crate) fn policy(max_in_flight: u32) -> Policy {
 /// One that nothing makes fire.
 pub(crate) fn schedule() -> Schedule {
     let url = "http://127.0.0.1/".into();
-    let http = HttpTarget { url, headers: Default::default(), secret: None, deadline_ms: 10_000 };
+    let http = HttpTarget::plain(url, 10_000);
     Schedule {
         uid: Uuid::from_u128(2),
         namespace: "default".into(),
@@ -74,7 +74,7 @@ pub(crate) fn schedule() -> Schedule {
 
 pub(super) fn live_run(schedule_uid: Uuid, launch_us: i64) -> LiveRun {
     let url = "http://127.0.0.1/".into();
-    let http = HttpTarget { url, headers: Default::default(), secret: None, deadline_ms: 10_000 };
+    let http = HttpTarget::plain(url, 10_000);
     let spec = RunSpec {
         schedule_uid,
         generation: 1,

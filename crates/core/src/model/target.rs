@@ -34,12 +34,35 @@ pub struct HttpTarget {
     pub secret: Option<String>,
     /// From the start of the request to the end of the answer, in milliseconds.
     pub deadline_ms: i64,
+    /// Whether it is spoken to by HTTP/2.
+    #[serde(default, skip_serializing_if = "Http2::is_auto")]
+    pub http2: Http2,
+}
+
+/// Whether an HTTP target is spoken to by HTTP/2, many requests on a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Http2 {
+    /// Where the two sides agree on it as they begin TLS.
+    #[default]
+    Auto,
+    /// Always, over clear text: it is known to speak it.
+    PriorKnowledge,
+    /// Never.
+    Never,
+}
+
+impl Http2 {
+    /// As most are.
+    pub fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
 }
 
 impl HttpTarget {
     /// Without headers and without a signature.
     pub fn plain(url: String, deadline_ms: i64) -> Self {
-        Self { url, headers: [].into(), secret: None, deadline_ms }
+        Self { url, headers: [].into(), secret: None, deadline_ms, http2: Http2::Auto }
     }
 }
 
@@ -50,6 +73,7 @@ impl fmt::Debug for HttpTarget {
             .field("headers", &self.headers.keys())
             .field("secret", &self.secret.as_ref().map(|_| "redacted"))
             .field("deadline_ms", &self.deadline_ms)
+            .field("http2", &self.http2)
             .finish()
     }
 }

@@ -299,12 +299,7 @@ fn however_many_runs_end_each_counts_once() {
 }
 
 fn alert() -> Alert {
-    let http = HttpTarget {
-        url: "http://a/".to_owned(),
-        headers: BTreeMap::new(),
-        secret: None,
-        deadline_ms: 10_000,
-    };
+    let http = HttpTarget::plain("http://a/".to_owned(), 10_000);
     Alert {
         uid: uuid::Uuid::from_u128(1),
         namespace: "default".to_owned(),

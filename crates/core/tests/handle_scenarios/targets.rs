@@ -11,7 +11,7 @@ use crate::handle_world::*;
 use crate::world::*;
 
 fn to(schedule: u128, namespace: &str, url: &str, policy: Option<&Policy>) -> RunSpec {
-    let http = HttpTarget { url: url.into(), headers: Default::default(), secret: None, deadline_ms: 1000 };
+    let http = HttpTarget::plain(url.into(), 1000);
     let target = Target::Http { http, release: ReleaseMode::Explicit };
     let retry = RetryPolicy { attempts_max: 1_000, ..RetryPolicy::default() };
     RunSpec { namespace: namespace.into(), target, retry, ..spec(schedule, policy) }

@@ -115,12 +115,7 @@ fn a_pause_that_a_target_asked_for_parks_its_schedule() {
 #[test]
 fn another_target_ends_the_pause_that_the_former_one_asked_for() {
     let other = Target::Http {
-        http: HttpTarget {
-            url: "https://other.example/".into(),
-            headers: Default::default(),
-            secret: None,
-            deadline_ms: 1_000,
-        },
+        http: HttpTarget::plain("https://other.example/".into(), 1_000),
         release: ReleaseMode::TargetDefault,
     };
     for (target, goes_on) in [(None, false), (Some(other), true)] {

@@ -49,12 +49,7 @@ pub(crate) fn spec(schedule: u128, policy: Option<&Policy>) -> RunSpec {
         key: None,
         units: 1,
         target: Target::Http {
-            http: HttpTarget {
-                url: "http://127.0.0.1/".into(),
-                headers: BTreeMap::new(),
-                secret: None,
-                deadline_ms: 1000,
-            },
+            http: HttpTarget::plain("http://127.0.0.1/".into(), 1000),
             release: ReleaseMode::TargetDefault,
         },
         payload: Payload::default(),

@@ -144,6 +144,9 @@ fn target(
                 _ => None,
             };
             let mut http = http(check, &v1::HttpTarget { deadline: None, ..given.clone() }, stored);
+            if !http.http2.is_auto() {
+                check.refuse("target.http.http2", "", "nothing: messages of alerts go by HTTP/1.1");
+            }
             http.deadline_ms =
                 check.ms("target.http.deadline", given.deadline.as_ref(), DEADLINE_MS, &deadlines);
             Some(AlertTarget::Http { http })

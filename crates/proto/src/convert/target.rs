@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use tollgate_core::model::{HttpTarget, ReleaseMode, SqsTarget, Target};
+use tollgate_core::model::{Http2, HttpTarget, ReleaseMode, SqsTarget, Target};
 
 use super::check::Check;
 use super::duration_of_ms;
@@ -107,6 +107,21 @@ pub(super) fn http(check: &mut Check, message: &v1::HttpTarget, stored: Option<&
             HTTP_DEADLINE_MS,
             &DEADLINE_MS,
         ),
+        http2: http2(check, message),
+    }
+}
+
+fn http2(check: &mut Check, message: &v1::HttpTarget) -> Http2 {
+    const FIELD: &str = "target.http.http2";
+    match check.choice(FIELD, message.http2, "PRIOR_KNOWLEDGE or NEVER, or nothing") {
+        v1::Http2::PriorKnowledge if message.url.to_ascii_lowercase().starts_with("https:") => {
+            let expected = "nothing or NEVER for an https:// URL, whose server is asked as TLS begins";
+            check.refuse(FIELD, "PRIOR_KNOWLEDGE", expected);
+            Http2::Auto
+        }
+        v1::Http2::Unspecified => Http2::Auto,
+        v1::Http2::PriorKnowledge => Http2::PriorKnowledge,
+        v1::Http2::Never => Http2::Never,
     }
 }
 
@@ -332,6 +347,12 @@ pub(super) fn http_to_message(http: &HttpTarget) -> v1::HttpTarget {
         secret: String::new(),
         has_secret: http.secret.is_some(),
         deadline: Some(duration_of_ms(http.deadline_ms)),
+        http2: match http.http2 {
+            Http2::Auto => v1::Http2::Unspecified,
+            Http2::PriorKnowledge => v1::Http2::PriorKnowledge,
+            Http2::Never => v1::Http2::Never,
+        }
+        .into(),
     }
 }
 

@@ -21,6 +21,7 @@ fn alert(id: &str) -> Alert {
         headers: BTreeMap::new(),
         secret: Some("whsec_x".to_owned()),
         deadline_ms: 10_000,
+        http2: Default::default(),
     };
     Alert {
         uid: Uuid::now_v7(),

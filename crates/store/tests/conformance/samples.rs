@@ -35,12 +35,7 @@ pub(crate) fn schedule(id: &str) -> Schedule {
         },
         events: 1000,
         target: Target::Http {
-            http: HttpTarget {
-                url: "http://consumer.example/run".to_owned(),
-                headers: BTreeMap::new(),
-                secret: None,
-                deadline_ms: 30_000,
-            },
+            http: HttpTarget::plain("http://consumer.example/run".to_owned(), 30_000),
             release: ReleaseMode::Explicit,
         },
         payload: Payload::of(r#"{"a": [1, "é"]}"#),

@@ -3,6 +3,7 @@
 //! The timeout covers TCP and TLS. What is not here: which connection a request gets;
 //! hosts that are addresses, which no resolver sees and which are checked before each request.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -18,6 +19,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::crypto::ring;
+use tollgate_core::model::Http2;
 use tower_service::Service;
 
 use crate::TargetError;
@@ -40,11 +42,24 @@ pub(crate) fn tls() -> Result<ClientConfig, TargetError> {
     Ok(config.with_native_roots().map_err(TargetError::Roots)?.with_no_client_auth())
 }
 
+type Inner = HttpsConnector<HttpConnector<Resolver>>;
+
 /// Connects by HTTP or HTTPS.
 #[derive(Clone)]
 pub(super) struct Connector {
-    inner: HttpsConnector<HttpConnector<Resolver>>,
+    /// Offers HTTP/1.1 alone, where it is asked.
+    single: Inner,
+    /// Offers HTTP/2, too.
+    both: Inner,
     timeout: Duration,
+}
+
+/// Whether both sides chose HTTP/2 while they agreed on TLS.
+pub(super) fn agreed_on_http2(stream: &Stream) -> bool {
+    match stream {
+        MaybeHttpsStream::Http(_) => false,
+        MaybeHttpsStream::Https(tls) => tls.inner().get_ref().1.alpn_protocol() == Some(b"h2".as_slice()),
+    }
 }
 
 impl Connector {
@@ -54,32 +69,29 @@ impl Connector {
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(KEEPALIVE));
         tcp.set_connect_timeout(Some(timeout));
-        let inner = HttpsConnectorBuilder::new()
-            .with_tls_config(tls()?)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
-        Ok(Self { inner, timeout })
-    }
-}
-
-impl Service<Uri> for Connector {
-    type Response = Stream;
-    type Error = BoxError;
-    type Future = Boxed<Self::Response>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(cx)
+        let tls = tls()?;
+        let builder =
+            || HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http().enable_http1();
+        let single = builder().wrap_connector(tcp.clone());
+        Ok(Self { single, both: builder().enable_http2().wrap_connector(tcp), timeout })
     }
 
-    fn call(&mut self, url: Uri) -> Self::Future {
-        let connecting = self.inner.call(url);
+    /// A connection to where this URL leads.
+    pub(super) async fn connect(&self, url: &Uri, http2: Http2) -> Result<Stream, BoxError> {
+        let mut inner = if http2 == Http2::Auto { self.both.clone() } else { self.single.clone() };
+        poll_fn(|cx| inner.poll_ready(cx)).await?;
+        self.in_time(inner.call(url.clone())).await
+    }
+
+    /// Waits as long as the opening of a connection may take.
+    pub(super) async fn in_time<T>(
+        &self,
+        opening: impl Future<Output = Result<T, BoxError>>,
+    ) -> Result<T, BoxError> {
         let timeout = self.timeout;
-        Box::pin(async move {
-            tokio::time::timeout(timeout, connecting)
-                .await
-                .unwrap_or_else(|_| Err(format!("no connection within {} ms", timeout.as_millis()).into()))
-        })
+        tokio::time::timeout(timeout, opening)
+            .await
+            .unwrap_or_else(|_| Err(format!("no connection within {} ms", timeout.as_millis()).into()))
     }
 }
 

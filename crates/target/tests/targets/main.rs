@@ -7,6 +7,8 @@
 
 mod addresses;
 mod event;
+mod frames;
+mod http2;
 mod http_answers;
 mod http_crowd;
 mod http_failures;

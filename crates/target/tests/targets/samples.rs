@@ -24,7 +24,7 @@ pub(crate) fn with(change: impl FnOnce(&mut TargetOptions)) -> Targets {
 }
 
 pub(crate) fn http(url: impl Into<String>) -> HttpTarget {
-    HttpTarget { url: url.into(), headers: Default::default(), secret: None, deadline_ms: 10_000 }
+    HttpTarget::plain(url.into(), 10_000)
 }
 
 pub(crate) fn sqs(queue_url: impl Into<String>, endpoint_url: impl Into<String>) -> SqsTarget {

@@ -36,6 +36,11 @@ const RELEASE: &[(&str, &str)] = &[
     ("RELEASE_MODE_ON_RESPONSE", "with the answer"),
     ("RELEASE_MODE_EXPLICIT", "when the consumer says so"),
 ];
+const HTTP2: &[(&str, &str)] = &[
+    ("", "where an https:// server chooses it (the default)"),
+    ("HTTP2_PRIOR_KNOWLEDGE", "always: the http:// server is known to speak it"),
+    ("HTTP2_NEVER", "never"),
+];
 const OVERLAP: &[(&str, &str)] = &[
     ("", "both run (the default)"),
     ("OVERLAP_ALLOW", "both run"),
@@ -269,6 +274,12 @@ pub(crate) const SCHEDULE: &[Group] = &[
                 "name=value, one on each line; *** keeps what is stored.",
             ),
             line("target.http.deadline", "HTTP: answer within", "30s by default."),
+            of_kind(
+                Kind::Choice(HTTP2),
+                "target.http.http2",
+                "HTTP/2",
+                "Many events on few connections. An https:// server is asked as TLS begins.",
+            ),
             line("target.sqs.region", "SQS: region", "From the URL where empty."),
             line("target.sqs.endpoint_url", "SQS: endpoint", "For emulators."),
             line("target.sqs.message_group_id", "SQS: message group", "Of a FIFO queue."),

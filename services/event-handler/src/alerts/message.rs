@@ -255,8 +255,7 @@ mod tests {
 
     #[test]
     fn a_machine_gets_a_cloud_event() {
-        let http =
-            HttpTarget { url: "http://a/".to_owned(), headers: [].into(), secret: None, deadline_ms: 1 };
+        let http = HttpTarget::plain("http://a/".to_owned(), 1);
         let parcel = parcel(&alert(AlertTarget::Http { http }), &message("it failed", 1));
         let event: Value = serde_json::from_str(&parcel.body).unwrap_or_default();
         assert_eq!(parcel.id, "00000000000000000000000000000007-3");

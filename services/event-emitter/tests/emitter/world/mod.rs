@@ -165,12 +165,7 @@ pub(crate) fn due(schedules: &[Schedule], from_us: i64, to_us: i64) -> BTreeSet<
 
 /// Schedule number `number`, made a year before the tests' time.
 pub(crate) fn schedule(number: u128, zone: &str, triggers: Vec<Trigger>) -> Schedule {
-    let http = HttpTarget {
-        url: "http://127.0.0.1:9/".to_owned(),
-        headers: std::collections::BTreeMap::new(),
-        secret: None,
-        deadline_ms: 1_000,
-    };
+    let http = HttpTarget::plain("http://127.0.0.1:9/".to_owned(), 1_000);
     Schedule {
         uid: Uuid::from_u128(number),
         namespace: "default".to_owned(),
