@@ -81,8 +81,11 @@ pub(super) async fn write_at_once(
     }
 }
 
-/// The parts of `commit.sql`, each with whether a commit has rows for it.
-const PARTS: [(&str, fn(&ChangeRows) -> bool); 7] = [
+/// A part of `commit.sql`, and whether a commit has rows for it.
+type StatementPart = (&'static str, fn(&ChangeRows) -> bool);
+
+/// The parts that not every commit has.
+const PARTS: [StatementPart; 7] = [
     ("batches_gone", |rows| !rows.batches_gone.is_empty()),
     ("batches_changed", |rows| !rows.batches_changed.is_empty()),
     ("batches_new", |rows| !rows.batches_new.is_empty()),
@@ -95,8 +98,7 @@ const PARTS: [(&str, fn(&ChangeRows) -> bool); 7] = [
 /// The statement with the parts that these commits have rows for. Each is composed once.
 fn at_once(commits: &[FencedCommit]) -> &'static str {
     static COMPOSED: [OnceLock<String>; 1 << PARTS.len()] = [const { OnceLock::new() }; 1 << PARTS.len()];
-    let has =
-        |(_, is_there): &(_, fn(&ChangeRows) -> bool)| commits.iter().any(|commit| is_there(&commit.rows));
+    let has = |(_, is_there): &StatementPart| commits.iter().any(|commit| is_there(&commit.rows));
     let there = PARTS.iter().fold(0, |there, part| 2 * there + usize::from(has(part)));
     COMPOSED[there].get_or_init(|| {
         let is_there = |name: &str| PARTS.iter().any(|part| part.0 == name && has(part));

@@ -117,10 +117,9 @@ impl EndedRecord {
         let read = || {
             let (first, last) = (count("first_idx", self.first_idx)?, count("last_idx", self.last_idx)?);
             let ends: Vec<End> = parse("ends", &self.ends)?;
-            let indexes = ends.iter().map(|end| first.saturating_add(end.0));
-            let rises = indexes.clone().zip(indexes.clone().skip(1)).all(|(one, next)| one < next);
-            let spans = (indexes.clone().next(), indexes.last()) == (Some(first), Some(last));
-            if !(rises && spans) {
+            let indexes: Vec<u32> = ends.iter().map(|end| first.saturating_add(end.0)).collect();
+            let spans = (indexes.first(), indexes.last()) == (Some(&first), Some(&last));
+            if !(spans && indexes.is_sorted_by(|one, next| one < next)) {
                 return Err(("ends", format!("its indexes do not rise from {first} to {last}")));
             }
             Ok(ends.into_iter().map(|end| self.event(first, end)).collect())

@@ -56,7 +56,7 @@ pub(crate) async fn each_event_is_found_among_overlapping_batches(place: &Place)
     let store = place.open().await;
     let one = run(&schedule("one"), 5, NOON_US).id;
     // Every third event in each of three rounds of commits of up to 200, and some of them late, in a commit of their own.
-    let is_late = |index: &u32| index % 97 == 0;
+    let is_late = |index: &u32| index.is_multiple_of(97);
     for round in 0..3 {
         let on_time: Vec<u32> = (round..EVENTS).step_by(3).filter(|index| !is_late(index)).collect();
         for together in on_time.chunks(200) {

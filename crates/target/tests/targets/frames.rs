@@ -61,8 +61,10 @@ pub(crate) struct Frames {
 /// What a server does once a request is there, and whether it takes more of a body than its window has.
 struct Script {
     grants: bool,
-    acts: Box<dyn Fn(&Came) -> Vec<Act> + Send + Sync>,
+    acts: Box<Acts>,
 }
+
+type Acts = dyn Fn(&Came) -> Vec<Act> + Send + Sync;
 
 impl Frames {
     /// A server that begins a connection with these settings, and does what the script says once a request is there. Of a long

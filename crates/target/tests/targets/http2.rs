@@ -1,6 +1,7 @@
 //! HTTP/2: what comes of many deliveries on a connection, and of servers that end some of them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tollgate_core::model::{Delivery, Http2, HttpTarget, Payload, Sent};
@@ -35,7 +36,7 @@ async fn many(targets: &Targets, url: &str, count: u32, deadline_ms: i64) -> Vec
 /// The event with a payload of this many bytes.
 fn large(target: HttpTarget, index: u32, bytes: usize) -> Delivery {
     let mut delivery = event(target, index);
-    std::sync::Arc::make_mut(&mut delivery.spec).payload = Payload::of(&format!("\"{}\"", "x".repeat(bytes)));
+    Arc::make_mut(&mut delivery.spec).payload = Payload::of(format!("\"{}\"", "x".repeat(bytes)));
     delivery
 }
 
