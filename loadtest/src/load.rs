@@ -11,7 +11,7 @@ use tollgate_proto::v1::submit_items_request::Part;
 use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
-    Http2, HttpTarget, Interval, Item, Items, KeyLimits, Policy, ReleaseMode, Schedule, SqsTarget,
+    Http2, HttpBatch, HttpTarget, Interval, Item, Items, KeyLimits, Policy, ReleaseMode, Schedule, SqsTarget,
     SubmissionHeader, SubmitItemsRequest, Target, Trigger,
 };
 
@@ -255,10 +255,12 @@ fn every(every_s: u32, anchor_s: i64) -> Trigger {
 
 fn target(protocol: Protocol, port: u16, group: u64, release: Release) -> Target {
     let place = match protocol {
-        Protocol::Http | Protocol::Http2 => TargetKind::Http(HttpTarget {
+        Protocol::Http | Protocol::Http2 | Protocol::HttpBatch => TargetKind::Http(HttpTarget {
             url: format!("http://127.0.0.1:{port}/{group}"),
             http2: if protocol == Protocol::Http2 { Http2::PriorKnowledge } else { Http2::Unspecified }
                 .into(),
+            batch: (protocol == Protocol::HttpBatch)
+                .then(|| HttpBatch { max_events: 100, ..HttpBatch::default() }),
             ..HttpTarget::default()
         }),
         Protocol::Sqs => TargetKind::Sqs(SqsTarget {

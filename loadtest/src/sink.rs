@@ -140,6 +140,11 @@ impl Consumer {
                 }
                 None => None,
             },
+            Protocol::HttpBatch => {
+                self.work(&Seen::find_all(&body), group, arrival_us).await;
+                let explicit = self.lane.release != Release::OnResponse;
+                Some((if explicit { StatusCode::ACCEPTED } else { StatusCode::OK }, Bytes::new()))
+            }
             Protocol::Sqs => match sqs::Batch::read(&body) {
                 Some(batch) => {
                     let bodies = batch.entries.iter().map(|entry| entry.body.as_bytes());

@@ -32,7 +32,7 @@ pub use schedule::{
     Schedule, Timing, Trigger, WhenDone,
 };
 pub use stagger::Stagger;
-pub use target::{Http2, HttpTarget, Payload, ReleaseMode, SqsTarget, Target};
+pub use target::{Http2, HttpBatch, HttpTarget, Payload, ReleaseMode, SqsTarget, Target};
 
 /// One second in microseconds.
 pub const SECOND_US: i64 = 1_000_000;

@@ -169,7 +169,7 @@ impl Delivered {
     pub(crate) fn of(sent: &Sent) -> Self {
         match sent {
             Sent::Accepted => Self::Accepted,
-            Sent::Refused { .. } => Self::Refused,
+            Sent::Refused { .. } | Sent::RefusedAlone { .. } => Self::Refused,
             Sent::Unclear { .. } => Self::Unclear,
             Sent::NotSent { .. } => Self::NotSent,
         }

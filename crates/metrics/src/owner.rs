@@ -62,7 +62,7 @@ impl OwnerWatch {
     pub fn answered(&mut self, run: RunId, sent: &Sent) {
         let frees = match sent {
             Sent::Accepted => !self.tokens.waits_for_release(run),
-            Sent::Refused { .. } | Sent::NotSent { .. } => true,
+            Sent::Refused { .. } | Sent::RefusedAlone { .. } | Sent::NotSent { .. } => true,
             Sent::Unclear { .. } => false,
         };
         if frees {

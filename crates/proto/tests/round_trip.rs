@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate_core::items::{Item, UNITS_MAX, to_lines};
 use tollgate_core::model::{
-    CatchUp, CheckAgain, GapRule, Http2, HttpItems, HttpTarget, ItemsFrom, KeyRule, KeyRules, Limits,
-    ListFormat, OnGuard, OverlapRule, PastPause, Pause, Payload, Policy, Reclaim, ReleaseMode, RepeatRule,
-    RetryPolicy, Schedule, SqsTarget, Target, Timing, Trigger, TtlFrom,
+    CatchUp, CheckAgain, GapRule, Http2, HttpBatch, HttpItems, HttpTarget, ItemsFrom, KeyRule, KeyRules,
+    Limits, ListFormat, OnGuard, OverlapRule, PastPause, Pause, Payload, Policy, Reclaim, ReleaseMode,
+    RepeatRule, RetryPolicy, Schedule, SqsTarget, Target, Timing, Trigger, TtlFrom,
 };
 use tollgate_proto::convert::{Name, policy, schedule};
 use tollgate_proto::json::{from_json, to_json};
@@ -97,7 +97,12 @@ fn target() -> impl Strategy<Value = Target> {
                     1 => Http2::Never,
                     _ => Http2::Auto,
                 };
-                Target::Http { http: HttpTarget { url, headers, secret, deadline_ms, http2 }, release }
+                let batch = (deadline_ms % 2 == 0 && deadline_ms > 100).then(|| HttpBatch {
+                    max_events: 2 + u32::try_from(deadline_ms % 999).unwrap(),
+                    max_bytes: 1_024 + u32::try_from(deadline_ms % 9_999).unwrap(),
+                    max_wait_ms: deadline_ms % 50,
+                });
+                Target::Http { http: HttpTarget { url, headers, secret, deadline_ms, http2, batch }, release }
             }
         ),
         (of("[a-z0-9-]{1,9}"), of("http://[a-z]{1,9}"), of("[!-~]{1,9}"), deadline(), release()).prop_map(

@@ -98,6 +98,7 @@ mod tests {
             secret: Some("whsec_secret".to_owned()),
             deadline_ms: 1,
             http2: Default::default(),
+            batch: None,
         };
         let sqs = SqsTarget {
             queue_url: "https://sqs.example/1/q".to_owned(),

@@ -178,6 +178,7 @@ mod tests {
             secret: Some("whsec_c2VjcmV0".to_owned()),
             deadline_ms: 1_000,
             http2: Default::default(),
+            batch: None,
         };
         let target = Target::Http { http, release: ReleaseMode::Explicit };
         let items = "acme\t7\t{\"pin\":\"veiled\"}\n";

@@ -6,6 +6,7 @@
 //! Whether a failure left the request unwritten is known from its connection, which gives back what it has not begun to write.
 
 mod answer;
+mod batches;
 mod connections;
 mod connector;
 mod content;
@@ -26,7 +27,8 @@ use ::http::{Method, Request};
 use bytes::Bytes;
 use http_body_util::Full;
 use tollgate_clock::{Clock, instant_now};
-use tollgate_core::model::{Delivery, HttpTarget, Sent};
+use tollgate_core::model::{Delivery, HttpTarget, RunSpec, Sent, Target};
+use uuid::Uuid;
 
 use crate::address::{AddressRefused, GuardedNames};
 use crate::cloud_event::{self, EventContext};
@@ -39,11 +41,15 @@ pub(crate) use answer::{HttpAnswer, is_gateway_doubt, retry_after_ms};
 pub(crate) use connector::tls;
 pub(crate) use content::Content;
 
+use batches::{Batch, Batches};
 use connections::Connections;
 use connector::Connector;
 use destinations::{Destination, Destinations};
 use exchange::{ExchangeError, Sender, Stage};
 use pauses::{PAUSE_MAX, Pauses};
+
+/// Bytes of an answer that one event of a batch has room for.
+const NAMED_MAX_BYTES: usize = 1_024;
 
 /// All HTTP targets.
 pub(crate) struct Http {
@@ -51,6 +57,7 @@ pub(crate) struct Http {
     destinations: Destinations,
     context: Arc<EventContext>,
     pauses: Pauses,
+    batches: Batches,
     answer_max_bytes: usize,
     retry_after_max_ms: i64,
     clock: Clock,
@@ -83,6 +90,7 @@ impl Http {
             destinations,
             context,
             pauses: Pauses::default(),
+            batches: Batches::default(),
             answer_max_bytes,
             retry_after_max_ms,
             clock,
@@ -90,31 +98,63 @@ impl Http {
     }
 
     /// Delivers one event once.
-    pub(crate) async fn send(&self, delivery: &Delivery, target: &HttpTarget, leave: &Leave) -> Sent {
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        delivery: &Delivery,
+        target: &HttpTarget,
+        leave: &Leave,
+    ) -> Sent {
+        let Some(limits) = &target.batch else {
+            return self.send_content(&delivery.spec, target, leave, self.content(delivery)).await.0;
+        };
+        let traceparent = self.context.traceparent(delivery);
+        let event = cloud_event::write(delivery, &self.context, traceparent.as_deref());
+        let exchange = || {
+            let http = Arc::clone(self);
+            Arc::new(move |batch| Box::pin(Arc::clone(&http).send_batch(batch)) as _) as _
+        };
+        Box::pin(self.batches.send(delivery, event, limits, leave, exchange)).await
+    }
+
+    /// Delivers events that share a request. The verdict on it, and the body of an answer that accepts.
+    async fn send_batch(self: Arc<Self>, Batch { spec, body, leave }: Batch) -> (Sent, Vec<u8>) {
+        let Target::Http { http: target, .. } = &spec.target else {
+            return (refused_for_good("its target takes no batches"), Vec::new());
+        };
+        // Of the request: each event in it has its own.
+        let id = format!("batch-{}", Uuid::new_v4().simple());
+        let content = Content { id: &id, media_type: batches::CONTENT_TYPE, traceparent: None, body };
+        self.send_content(&spec, target, &leave, content).await
+    }
+
+    async fn send_content(
+        &self,
+        spec: &RunSpec,
+        target: &HttpTarget,
+        leave: &Leave,
+        content: Content<'_>,
+    ) -> (Sent, Vec<u8>) {
         let destination = match self.destinations.of(&target.url, target.http2) {
             Ok(destination) => destination,
-            Err(message) => return refused_for_good(message),
+            Err(message) => return (refused_for_good(message), Vec::new()),
         };
-        let namespace = &*delivery.spec.namespace;
+        let namespace = &*spec.namespace;
         if let Some(left) = self.pauses.remaining(namespace, &destination.host, instant_now()) {
             let host = &destination.host;
             let left_ms = i64::try_from(left.as_millis()).unwrap_or(i64::MAX).max(1);
-            return Sent::NotSent {
-                message: format!(
-                    "not sent: {host} asked for a pause (Retry-After), {left_ms} ms of it are left"
-                ),
-                retry_after_ms: Some(left_ms),
-            };
+            let message =
+                format!("not sent: {host} asked for a pause (Retry-After), {left_ms} ms of it are left");
+            return (Sent::NotSent { message, retry_after_ms: Some(left_ms) }, Vec::new());
         }
-        let sender = Sender {
-            namespace,
-            schedule: delivery.spec.schedule_uid,
-            leave,
-            deadline: span(target.deadline_ms),
+        let answer_max_bytes = match &target.batch {
+            None => self.answer_max_bytes,
+            Some(limits) => self.answer_max_bytes.max(limits.max_events as usize * NAMED_MAX_BYTES),
         };
-        match self.request(self.content(delivery), target, &destination) {
+        let deadline = span(target.deadline_ms);
+        let sender = Sender { namespace, schedule: spec.schedule_uid, leave, deadline, answer_max_bytes };
+        match self.request(content, target, &destination) {
             Ok(request) => self.exchange(request, sender, &destination).await,
-            Err(message) => refused_for_good(message),
+            Err(message) => (refused_for_good(message), Vec::new()),
         }
     }
 
@@ -146,22 +186,19 @@ impl Http {
         request: Request<Full<Bytes>>,
         sender: Sender<'_>,
         destination: &Arc<Destination>,
-    ) -> Sent {
+    ) -> (Sent, Vec<u8>) {
         let mut stage = Stage::default();
         let exchanged = {
             // Pinned where it is made: it is large, and would be moved several times.
-            let exchange = pin!(self.connections.exchange(
-                destination,
-                request,
-                sender,
-                self.answer_max_bytes,
-                &mut stage
-            ));
+            let exchange = pin!(self.connections.exchange(destination, request, sender, &mut stage));
             tokio::time::timeout_at(sender.leave.until(sender.deadline), exchange).await
         };
         let deadline_ms = sender.deadline.as_millis();
-        match exchanged {
-            Ok(Ok(answer)) => self.judge(&answer, sender.namespace, &destination.host),
+        let sent = match exchanged {
+            Ok(Ok(answer)) => {
+                let sent = self.judge(&answer, sender.namespace, &destination.host);
+                return (sent, answer.body);
+            }
             Ok(Err(failure)) => failure.verdict(),
             Err(_) => match stage {
                 Stage::Written => unclear(format!("no complete answer within {deadline_ms} ms")),
@@ -173,7 +210,8 @@ impl Http {
                 }
                 Stage::Waiting => not_sent(format!("not sent: no turn within {deadline_ms} ms")),
             },
-        }
+        };
+        (sent, Vec::new())
     }
 
     fn judge(&self, answer: &HttpAnswer, namespace: &str, host: &str) -> Sent {

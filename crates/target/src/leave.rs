@@ -35,6 +35,14 @@ impl Leave {
         Self::new(None)
     }
 
+    /// That of several deliveries with a deadline of this length that leave together: it began with the earliest, and looks at
+    /// each.
+    pub(crate) fn together(all: Vec<Self>, deadline: Duration) -> Self {
+        let began = all.iter().map(|leave| leave.0.began).min().unwrap_or_else(instant_now);
+        let trusted: Trusted = Box::new(move || all.iter().all(|leave| leave.check(deadline).is_ok()));
+        Self(Arc::new(Inner { began, trusted: Some(trusted), is_revoked: AtomicBool::new(false) }))
+    }
+
     fn new(trusted: Option<Trusted>) -> Self {
         Self(Arc::new(Inner { began: instant_now(), trusted, is_revoked: AtomicBool::new(false) }))
     }

@@ -95,7 +95,9 @@ pub(crate) fn fire(trace: &EventTrace, fired: &Fired<'_>) -> [Option<SpanData>; 
     }
     fire.status = match sent {
         Sent::Accepted => Status::Unset,
-        Sent::Refused { message, .. } => Status::error(format!("refused: {message}")),
+        Sent::Refused { message, .. } | Sent::RefusedAlone { message, .. } => {
+            Status::error(format!("refused: {message}"))
+        }
         Sent::Unclear { message, .. } => Status::error(format!("unclear: {message}")),
         Sent::NotSent { message, .. } => Status::error(message.clone()),
     };

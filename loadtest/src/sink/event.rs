@@ -10,6 +10,9 @@ pub(crate) struct Seen<'a> {
     pub(crate) attempt: u16,
 }
 
+/// The first member of a CloudEvent.
+const BEGIN: &[u8] = b"\"specversion\":";
+
 impl<'a> Seen<'a> {
     /// Looks for `id`, `time` and `attempt`, in this order, in a CloudEvent.
     pub(crate) fn find(body: &'a [u8]) -> Option<Self> {
@@ -22,6 +25,12 @@ impl<'a> Seen<'a> {
         let attempt =
             digits.fold(0_u16, |n, digit| n.saturating_mul(10).saturating_add(u16::from(digit - b'0')));
         Some(Self { id, launch_us, attempt })
+    }
+
+    /// The same of each CloudEvent of an array.
+    pub(crate) fn find_all(body: &'a [u8]) -> Vec<Self> {
+        let begins = std::iter::successors(after(body, BEGIN), |rest| after(rest, BEGIN));
+        begins.filter_map(Self::find).collect()
     }
 
     /// FNV-1a, 64 bits (Fowler, Noll, Vo).
@@ -64,5 +73,10 @@ mod tests {
         assert_eq!(Seen::find(body), Some(seen));
         assert_eq!(Seen::find(br#"{"id":"a","time":"soon","attempt":1}"#), None);
         assert_eq!(Seen::find(b"{}"), None);
+        let body = String::from_utf8_lossy(body);
+        let all = format!("[{body},{},{body}]", body.replace("0a-7", "0a-8"));
+        let ids: Vec<&str> = Seen::find_all(all.as_bytes()).iter().map(|seen| seen.id).collect();
+        assert_eq!(ids, ["0a-7", "0a-8", "0a-7"]);
+        assert!(Seen::find_all(b"[]").is_empty());
     }
 }

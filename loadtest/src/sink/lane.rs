@@ -11,6 +11,8 @@ pub(crate) enum Protocol {
     Http,
     /// The same by HTTP/2, which the consumer speaks without being asked.
     Http2,
+    /// By HTTP/1.1, up to 100 events a request.
+    HttpBatch,
     /// SendMessageBatch of SQS's JSON protocol.
     Sqs,
 }

@@ -381,6 +381,7 @@ fn failure_of(sent: Sent) -> Option<(String, Option<i64>)> {
     let (message, retry_after_ms) = match sent {
         Sent::Accepted => return None,
         Sent::Refused { message, retry_after_ms, .. }
+        | Sent::RefusedAlone { message, retry_after_ms }
         | Sent::NotSent { message, retry_after_ms }
         | Sent::Unclear { message, retry_after_ms } => (message, retry_after_ms),
     };

@@ -113,8 +113,10 @@ impl Log {
 }
 
 fn clipped(mut sent: Sent) -> Sent {
-    if let Sent::Refused { message, .. } | Sent::Unclear { message, .. } | Sent::NotSent { message, .. } =
-        &mut sent
+    if let Sent::Refused { message, .. }
+    | Sent::RefusedAlone { message, .. }
+    | Sent::Unclear { message, .. }
+    | Sent::NotSent { message, .. } = &mut sent
         && let Some((end, _)) = message.char_indices().nth(MESSAGE_CHARS)
     {
         message.truncate(end);

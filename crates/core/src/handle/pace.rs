@@ -41,7 +41,7 @@ impl Answers {
             Sent::Unclear { .. } => {
                 (self.unclear, self.started) = (self.unclear + 1, self.started + is_first);
             }
-            Sent::Refused { .. } | Sent::NotSent { .. } => self.refused += 1,
+            Sent::Refused { .. } | Sent::RefusedAlone { .. } | Sent::NotSent { .. } => self.refused += 1,
         }
     }
 
@@ -222,12 +222,8 @@ impl Shard {
 
     /// What went wrong with a delivery is told as the latest of its bucket and of its target.
     fn note_error(&mut self, key: Key, policy: Option<Uuid>, sent: &Sent, now: Now) {
-        let (Sent::Refused { message, .. } | Sent::NotSent { message, .. } | Sent::Unclear { message, .. }) =
-            sent
-        else {
-            return;
-        };
-        let error = Arc::new(LastError { event: key, words: message.clone(), at_us: now.wall_us });
+        let Some(message) = sent.message() else { return };
+        let error = Arc::new(LastError { event: key, words: message.to_owned(), at_us: now.wall_us });
         self.ledger.targets.has_failed(key.0, &error);
         if let Some(bucket) = self.ledger.buckets.get_mut(&policy) {
             bucket.pace.last_error = Some(error);

@@ -36,19 +36,33 @@ impl Shard {
                 if let Some(wait_ms) = retry_after_ms {
                     self.block_schedule(run, wait_ms, now);
                 }
-                if self.ledger.tokens.get(&key).is_some_and(|t| t.doubtful) {
-                    self.refused_in_doubt(key, message, retry_after_ms, permanent, now);
-                } else if permanent {
-                    self.finish(key, Outcome::Dead, message, now);
-                } else {
-                    self.failed(key, message, retry_after_ms, Outcome::Dead, now);
-                }
+                self.refused(key, message, retry_after_ms, permanent, now);
+            }
+            Sent::RefusedAlone { message, retry_after_ms } => {
+                self.refused(key, message, retry_after_ms, false, now);
             }
             Sent::Unclear { message, retry_after_ms } => self.unclear(key, message, retry_after_ms, now),
             Sent::NotSent { message, retry_after_ms } => self.not_sent(key, message, retry_after_ms, now),
         }
         if again {
             self.sync_lane(run, now);
+        }
+    }
+
+    fn refused(
+        &mut self,
+        key: (RunId, u32),
+        message: String,
+        retry_after_ms: Option<i64>,
+        permanent: bool,
+        now: Now,
+    ) {
+        if self.ledger.tokens.get(&key).is_some_and(|t| t.doubtful) {
+            self.refused_in_doubt(key, message, retry_after_ms, permanent, now);
+        } else if permanent {
+            self.finish(key, Outcome::Dead, message, now);
+        } else {
+            self.failed(key, message, retry_after_ms, Outcome::Dead, now);
         }
     }
 

@@ -73,6 +73,13 @@ pub enum Sent {
         /// It makes no sense to try again (an address that is refused, a body that is too large).
         permanent: bool,
     },
+    /// As refused, of one event among others of its request that were taken: what it wishes holds back no other.
+    RefusedAlone {
+        /// For people: what the target said of it.
+        message: String,
+        /// The target's own wish when to try it again.
+        retry_after_ms: Option<i64>,
+    },
     /// Nothing left this process, for a reason that is not the target's: no place, no answer of a name server, no file
     /// descriptor, a deadline or a lease that ended first. It says nothing about the target, so it counts as no failure.
     NotSent {
@@ -89,4 +96,17 @@ pub enum Sent {
         /// The target's own wish when to try again.
         retry_after_ms: Option<i64>,
     },
+}
+
+impl Sent {
+    /// What went wrong, for people; none where the target took it.
+    pub fn message(&self) -> Option<&str> {
+        match self {
+            Self::Accepted => None,
+            Self::Refused { message, .. }
+            | Self::RefusedAlone { message, .. }
+            | Self::NotSent { message, .. }
+            | Self::Unclear { message, .. } => Some(message),
+        }
+    }
 }

@@ -37,6 +37,31 @@ pub struct HttpTarget {
     /// Whether it is spoken to by HTTP/2.
     #[serde(default, skip_serializing_if = "Http2::is_auto")]
     pub http2: Http2,
+    /// How its events are gathered into requests; each has one of its own where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<HttpBatch>,
+}
+
+/// How many events go into one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HttpBatch {
+    /// At most.
+    pub max_events: u32,
+    /// Bytes of their JSON, at most; a larger event goes alone.
+    pub max_bytes: u32,
+    /// How long the first of them waits for others, in milliseconds.
+    pub max_wait_ms: i64,
+}
+
+impl HttpBatch {
+    /// The most events.
+    pub const EVENTS_MAX: u32 = 1_000;
+    /// The fewest and the most bytes, and how many by default.
+    pub const BYTES: std::ops::RangeInclusive<u32> = 1_024..=4 << 20;
+    /// As many bytes by default.
+    pub const BYTES_DEFAULT: u32 = 1 << 20;
+    /// The longest wait.
+    pub const WAIT_MAX_MS: i64 = 1_000;
 }
 
 /// Whether an HTTP target is spoken to by HTTP/2, many requests on a connection.
@@ -62,7 +87,7 @@ impl Http2 {
 impl HttpTarget {
     /// Without headers and without a signature.
     pub fn plain(url: String, deadline_ms: i64) -> Self {
-        Self { url, headers: [].into(), secret: None, deadline_ms, http2: Http2::Auto }
+        Self { url, headers: [].into(), secret: None, deadline_ms, http2: Http2::Auto, batch: None }
     }
 }
 
@@ -74,6 +99,7 @@ impl fmt::Debug for HttpTarget {
             .field("secret", &self.secret.as_ref().map(|_| "redacted"))
             .field("deadline_ms", &self.deadline_ms)
             .field("http2", &self.http2)
+            .field("batch", &self.batch)
             .finish()
     }
 }

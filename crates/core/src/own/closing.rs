@@ -84,6 +84,11 @@ impl Report {
             None | Some(Sent::NotSent { .. }) => {
                 Control::UnderWay { deliveries: vec![UnderWay { grace_ms: -1, ..one }] }
             }
+            // Nor do they know this one, which is the same but for what it holds back.
+            Some(Sent::RefusedAlone { message, .. }) => {
+                let sent = Sent::Refused { message, retry_after_ms: None, permanent: false };
+                Control::Sent { run, index, attempt, sent }
+            }
             Some(sent) => Control::Sent { run, index, attempt, sent },
         })
     }

@@ -130,7 +130,7 @@ impl Said {
     pub fn of(sent: &Sent) -> Option<Self> {
         match sent {
             Sent::Accepted => None,
-            Sent::Refused { .. } => Some(Self::Refused),
+            Sent::Refused { .. } | Sent::RefusedAlone { .. } => Some(Self::Refused),
             Sent::Unclear { .. } => Some(Self::Unclear),
             Sent::NotSent { .. } => Some(Self::NotSent),
         }

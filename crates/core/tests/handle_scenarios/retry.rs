@@ -123,6 +123,24 @@ fn retry_after_is_honoured_and_stops_only_its_schedule() {
     assert_eq!(world.work_off(), 5);
 }
 
+/// One event of a batch that the consumer refused waits as it was asked to, and no other does.
+#[test]
+fn the_wish_for_one_event_of_a_batch_stops_no_other() {
+    let p = policy(1, at_most(1));
+    let mut world = World::with_policy(&p);
+    let s = spec(10, Some(&p));
+    let id = world.emit(run(&s, START_US, 5), &s);
+    let send = world.take_sends().remove(0);
+    world.answer(&send, Sent::RefusedAlone { message: "busy".into(), retry_after_ms: Some(30_000) });
+    assert_eq!(world.sends.iter().map(|s| (s.run, s.index)).collect::<Vec<_>>(), [(id, 1)]);
+    assert_eq!(world.work_off(), 4);
+    world.sleep_us(30 * SECOND_US - 1);
+    assert_eq!(world.sends.len(), 0);
+    world.sleep_us(1);
+    assert_eq!(world.sends.iter().map(|s| (s.index, s.attempt)).collect::<Vec<_>>(), [(0, 2)]);
+    assert_eq!(world.work_off(), 1);
+}
+
 #[test]
 fn a_retry_after_without_end_does_not_overflow() {
     let mut world = World::new();

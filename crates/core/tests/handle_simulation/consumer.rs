@@ -91,7 +91,8 @@ impl World {
         match self.random.within(0, 100) {
             0..70 => (Sent::Accepted, true),
             70..78 => (Sent::Refused { message, retry_after_ms: None, permanent: false }, false),
-            78..82 => (Sent::Refused { message, retry_after_ms: wish, permanent: false }, false),
+            78..80 => (Sent::Refused { message, retry_after_ms: wish, permanent: false }, false),
+            80..82 => (Sent::RefusedAlone { message, retry_after_ms: wish }, false),
             82..84 => (Sent::Refused { message, retry_after_ms: None, permanent: true }, false),
             84..94 => (Sent::Unclear { message, retry_after_ms: None }, true),
             94..96 => (Sent::Unclear { message, retry_after_ms: wish }, false),

@@ -207,7 +207,7 @@ impl Model {
         let Some(flying) = self.flying.get_mut(&key) else { return };
         match sent {
             Sent::Accepted => flying.over |= !send.explicit_release,
-            Sent::Refused { .. } => flying.refused = !flying.unclear,
+            Sent::Refused { .. } | Sent::RefusedAlone { .. } => flying.refused = !flying.unclear,
             Sent::Unclear { .. } => flying.unclear = true,
             Sent::NotSent { .. } => {}
         }

@@ -144,6 +144,13 @@ fn target(
                 _ => None,
             };
             let mut http = http(check, &v1::HttpTarget { deadline: None, ..given.clone() }, stored);
+            if http.batch.take().is_some() {
+                check.refuse(
+                    "target.http.batch",
+                    "",
+                    "nothing: each message of an alert has its own request",
+                );
+            }
             if !http.http2.is_auto() {
                 check.refuse("target.http.http2", "", "nothing: messages of alerts go by HTTP/1.1");
             }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use tollgate_core::model::{Http2, HttpTarget, ReleaseMode, SqsTarget, Target};
+use tollgate_core::model::{Http2, HttpBatch, HttpTarget, ReleaseMode, SqsTarget, Target};
 
 use super::check::Check;
 use super::duration_of_ms;
@@ -108,7 +108,36 @@ pub(super) fn http(check: &mut Check, message: &v1::HttpTarget, stored: Option<&
             &DEADLINE_MS,
         ),
         http2: http2(check, message),
+        batch: message.batch.as_ref().map(|batch| batch_of(check, message, batch)),
     }
+}
+
+fn batch_of(check: &mut Check, message: &v1::HttpTarget, batch: &v1::HttpBatch) -> HttpBatch {
+    let mut number = |field: &str, value: i32, allowed: &RangeInclusive<u32>| {
+        let number = u32::try_from(value).ok().filter(|number| allowed.contains(number));
+        number.unwrap_or_else(|| {
+            check.refuse(field, value, format!("{} to {}", allowed.start(), allowed.end()));
+            *allowed.start()
+        })
+    };
+    let max_events = number("target.http.batch.max_events", batch.max_events, &(2..=HttpBatch::EVENTS_MAX));
+    let max_bytes = match batch.max_bytes {
+        0 => HttpBatch::BYTES_DEFAULT,
+        bytes => number("target.http.batch.max_bytes", bytes, &HttpBatch::BYTES),
+    };
+    const WAIT: &str = "target.http.batch.max_wait";
+    let max_wait_ms = check.ms(WAIT, batch.max_wait.as_ref(), 0, &(0..=HttpBatch::WAIT_MAX_MS));
+    let deadline_ms = message.deadline.as_ref().map_or(HTTP_DEADLINE_MS, |deadline| {
+        deadline.seconds.saturating_mul(1_000).saturating_add(i64::from(deadline.nanos) / 1_000_000)
+    });
+    if max_wait_ms > 0 && max_wait_ms >= deadline_ms / 2 {
+        check.refuse(
+            WAIT,
+            format!("{max_wait_ms} ms"),
+            format!("less than half of the deadline of {deadline_ms} ms"),
+        );
+    }
+    HttpBatch { max_events, max_bytes, max_wait_ms }
 }
 
 fn http2(check: &mut Check, message: &v1::HttpTarget) -> Http2 {
@@ -353,7 +382,17 @@ pub(super) fn http_to_message(http: &HttpTarget) -> v1::HttpTarget {
             Http2::Never => v1::Http2::Never,
         }
         .into(),
+        batch: http.batch.map(|batch| v1::HttpBatch {
+            max_events: count(batch.max_events),
+            max_bytes: count(batch.max_bytes),
+            max_wait: Some(duration_of_ms(batch.max_wait_ms)),
+        }),
     }
+}
+
+/// A number of at most a few millions, as messages have it.
+fn count(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
 }
 
 /// An SQS target as callers see it.

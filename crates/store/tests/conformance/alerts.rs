@@ -22,6 +22,7 @@ fn alert(id: &str) -> Alert {
         secret: Some("whsec_x".to_owned()),
         deadline_ms: 10_000,
         http2: Default::default(),
+        batch: None,
     };
     Alert {
         uid: Uuid::now_v7(),

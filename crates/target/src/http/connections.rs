@@ -128,14 +128,13 @@ impl Connections {
         .ok_or_else(|| ExchangeError::NotSent("not sent: the process ends".to_owned()))
     }
 
-    /// Sends a request and reads its answer, at most `body_max_bytes` of the body. `stage` tells how far it came, also when this
+    /// Sends a request and reads its answer. `stage` tells how far it came, also when this
     /// is dropped before its end.
     pub(super) async fn exchange(
         &self,
         destination: &Arc<Destination>,
         mut request: Request<Body>,
         sender: Sender<'_>,
-        body_max_bytes: usize,
         stage: &mut Stage,
     ) -> Result<HttpAnswer, ExchangeError> {
         // Before it takes anything that others may want: a name may take its time.
@@ -167,7 +166,7 @@ impl Connections {
                     withheld?;
                     *stage = Stage::Written;
                     let of_it = destination.shared_request(&request);
-                    match Box::pin(part.exchange(of_it, body_max_bytes)).await {
+                    match Box::pin(part.exchange(of_it, sender.answer_max_bytes)).await {
                         Err(NoAnswer::GoesAway) if gone_away < GONE_AWAY_MAX => gone_away += 1,
                         ended => return ended.map_err(ExchangeError::from),
                     }
@@ -201,7 +200,7 @@ impl Connections {
             };
             let (head, mut body) = response.into_parts();
             let mut answer = HttpAnswer { status: head.status, headers: head.headers, body: Vec::new() };
-            if connection.read(&mut body, &mut answer, body_max_bytes).await? {
+            if connection.read(&mut body, &mut answer, sender.answer_max_bytes).await? {
                 drop(body);
                 self.keep(&destination.origin, connection);
             }

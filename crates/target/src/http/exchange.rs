@@ -36,13 +36,15 @@ pub(super) enum Stage {
     Written,
 }
 
-/// Whose event it is, and until when it may be sent.
+/// Whose request it is, until when it may be sent, and how much of its answer is wanted.
 #[derive(Clone, Copy)]
 pub(super) struct Sender<'a> {
     pub(super) namespace: &'a str,
     pub(super) schedule: Uuid,
     pub(super) leave: &'a Leave,
     pub(super) deadline: Duration,
+    /// Bytes of its answer's body that are read.
+    pub(super) answer_max_bytes: usize,
 }
 
 /// Why there is no complete answer.

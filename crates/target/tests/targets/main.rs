@@ -6,6 +6,7 @@
 )]
 
 mod addresses;
+mod batches;
 mod event;
 mod frames;
 mod http2;

@@ -280,6 +280,17 @@ pub(crate) const SCHEDULE: &[Group] = &[
                 "HTTP/2",
                 "Many events on few connections. An https:// server is asked as TLS begins.",
             ),
+            number(
+                "target.http.batch.max_events",
+                "HTTP: events of a request",
+                "One, where empty; 2 to 1,000.",
+            ),
+            number(
+                "target.http.batch.max_bytes",
+                "HTTP: bytes of a request",
+                "Of several events; 1,048,576 by default.",
+            ),
+            line("target.http.batch.max_wait", "HTTP: wait for further events", "0s by default; 1s at most."),
             line("target.sqs.region", "SQS: region", "From the URL where empty."),
             line("target.sqs.endpoint_url", "SQS: endpoint", "For emulators."),
             line("target.sqs.message_group_id", "SQS: message group", "Of a FIFO queue."),

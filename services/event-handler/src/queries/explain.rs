@@ -175,9 +175,9 @@ fn has_ended(event: &v1::Event) -> String {
 fn attempt(made: Attempt) -> v1::Attempt {
     let (answer, message) = match made.sent {
         Sent::Accepted => (v1::AttemptAnswer::Accepted, String::new()),
-        Sent::Refused { message, .. } | Sent::NotSent { message, .. } => {
-            (v1::AttemptAnswer::Refused, message)
-        }
+        Sent::Refused { message, .. }
+        | Sent::RefusedAlone { message, .. }
+        | Sent::NotSent { message, .. } => (v1::AttemptAnswer::Refused, message),
         Sent::Unclear { message, .. } => (v1::AttemptAnswer::Unclear, message),
     };
     v1::Attempt {
