@@ -36,6 +36,7 @@ mod corrupt;
 mod crash;
 mod database;
 mod documents;
+mod event_batches;
 mod examples;
 mod failures;
 mod fairness;

@@ -34,6 +34,7 @@ mod failure;
 mod installation;
 mod line;
 mod rows;
+mod slot;
 
 pub mod columns;
 pub mod emit;

@@ -19,7 +19,7 @@ use super::Postgres;
 use super::commit::{write, write_at_once};
 use super::door::PoolDoor;
 use super::open::{BEGIN_DISTRIBUTED, ends_the_connection};
-use super::transact::{QUICK_SILENT_AFTER, is_of_no_use, on};
+use super::transact::{QUICK_SILENT_AFTER, for_any_connection, is_of_no_use, on};
 use super::warm::WarmConnection;
 use crate::failure::{Failure, TransactionError};
 use crate::line::{Fence, FencedCommit, LineWorker, PATIENCE, WaitingCommit, tell_all};
@@ -167,16 +167,11 @@ impl Writer {
                 let done = match begin {
                     None => one_statement(connection, &commits).await,
                     Some(begin) => {
-                        on(
-                            connection,
-                            begin,
-                            move |connection| {
-                                let commits = Arc::clone(&commits);
-                                async move { write(connection, &commits, is_distributed).await }.boxed()
-                            },
-                            &given_up,
-                        )
-                        .await
+                        let work = for_any_connection(move |connection| {
+                            let commits = Arc::clone(&commits);
+                            async move { write(connection, &commits, is_distributed).await }.boxed()
+                        });
+                        on(connection, begin, &work, &given_up).await
                     }
                 };
                 let is_of_no_use = done.as_ref().is_err_and(is_of_no_use);

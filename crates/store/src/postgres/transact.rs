@@ -2,6 +2,7 @@
 //!
 //! Each has a door's connection, in a task of its own (`door`). One whose caller has given up does not commit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -14,6 +15,7 @@ use super::open::{
     BEGIN_PEOPLE, BEGIN_POOLED, BEGIN_POOLED_PEOPLE, READ_POOLED, ends_the_connection, is_a_standby,
 };
 use crate::failure::{Failure, TransactionError};
+use crate::slot::Slot;
 use crate::{CommitError, StoreError};
 
 /// How often a transaction is tried that lost against another.
@@ -24,6 +26,52 @@ const TRIES_MAX: u32 = 5;
 const SILENT_AFTER: Duration = Duration::from_secs(65);
 /// The same for owners' commits, heartbeats and single statements. Longer than the wait for a lock.
 pub(super) const QUICK_SILENT_AFTER: Duration = Duration::from_secs(12);
+
+/// The work of a transaction, whose result is in its slot.
+type Work = Arc<WorkOf>;
+type WorkOf = dyn for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<(), Failure>> + Send + Sync;
+/// A statement, whose result is in its slot.
+type Statement = Box<StatementOf>;
+type StatementOf = dyn for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(), sqlx::Error>> + Send;
+
+/// Work that puts its result into a slot.
+fn into_slot<T, F>(work: F) -> (Slot<T>, Work)
+where
+    T: Send + 'static,
+    F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
+{
+    let slot = Slot::new();
+    let put = slot.clone();
+    let work = for_any_connection(move |connection| {
+        let (done, put) = (work(connection), put.clone());
+        async move {
+            put.put(done.await?);
+            Ok(())
+        }
+        .boxed()
+    });
+    (slot, Arc::new(work))
+}
+
+/// Tells the compiler what a closure is for.
+pub(super) fn for_any_connection<F>(work: F) -> F
+where
+    F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<(), Failure>>,
+{
+    work
+}
+
+/// The same of a statement.
+fn once_for_any_connection<F>(work: F) -> F
+where
+    F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(), sqlx::Error>>,
+{
+    work
+}
+
+fn result_in<T>(slot: &Slot<T>, name: &'static str) -> Result<T, StoreError> {
+    slot.take().ok_or_else(|| StoreError::Internal(format!("{name}: it ended without a result")))
+}
 
 impl PoolDoor {
     /// Carries out a transaction; again if it lost against another one. `work` may run more than once.
@@ -55,16 +103,18 @@ impl PoolDoor {
     async fn run_within<T, F>(&self, within: Duration, name: &'static str, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>>
-            + Clone
-            + Send
-            + Sync
-            + 'static,
+        F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
+        let (slot, work) = into_slot(work);
+        self.try_within(within, name, work).await?;
+        result_in(&slot, name)
+    }
+
+    async fn try_within(&self, within: Duration, name: &'static str, work: Work) -> Result<(), StoreError> {
         let mut tries = 1;
         loop {
-            match self.transact(within, self.begin(), work.clone()).await {
-                Ok(value) => return Ok(value),
+            match self.transact(within, self.begin(), Arc::clone(&work)).await {
+                Ok(()) => return Ok(()),
                 Err(ended) if tries < TRIES_MAX && lost_a_race(&ended) => {
                     tracing::debug!(name, tries, "the transaction lost against another and is tried again");
                     tries += 1;
@@ -81,23 +131,21 @@ impl PoolDoor {
         F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
         let begin = if self.pooled { READ_POOLED } else { "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" };
+        let (slot, work) = into_slot(work);
         let done = self.transact(SILENT_AFTER, begin, work).await;
-        done.map_err(|ended| self.ended(name, ended))
+        done.map_err(|ended| self.ended(name, ended))?;
+        result_in(&slot, name)
     }
 
-    async fn transact<T, F>(
+    async fn transact(
         &self,
         within: Duration,
         begin: &'static str,
-        work: F,
-    ) -> Result<T, TransactionError>
-    where
-        T: Send + 'static,
-        F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
-    {
+        work: Work,
+    ) -> Result<(), TransactionError> {
         let worked = self.lend(within, move |connection, given_up| {
             async move {
-                let done = on(connection, begin, work, &given_up).await;
+                let done = on(connection, begin, &*work, &given_up).await;
                 let is_of_no_use = done.as_ref().is_err_and(is_of_no_use);
                 (done, is_of_no_use)
             }
@@ -135,6 +183,21 @@ impl PoolDoor {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, sqlx::Error>> + Send + 'static,
     {
+        let slot = Slot::new();
+        let put = slot.clone();
+        let work = once_for_any_connection(move |connection| {
+            let done = work(connection);
+            async move {
+                put.put(done.await?);
+                Ok(())
+            }
+            .boxed()
+        });
+        self.ask_once(Box::new(work)).await?;
+        slot.take().ok_or(sqlx::Error::WorkerCrashed)
+    }
+
+    async fn ask_once(&self, work: Statement) -> Result<(), sqlx::Error> {
         let begin = match (self.pooled, self.for_people) {
             (true, true) => Some(BEGIN_POOLED_PEOPLE),
             (true, false) => Some(BEGIN_POOLED),
@@ -192,30 +255,26 @@ impl Postgres {
 }
 
 /// A statement, where a pooler is between in a transaction: it is prepared and carried out, and both must happen in one loan.
-async fn single<T, F>(
+async fn single(
     connection: &mut PgConnection,
     begin: Option<&'static str>,
-    work: F,
-) -> Result<T, sqlx::Error>
-where
-    F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, sqlx::Error>>,
-{
+    work: Statement,
+) -> Result<(), sqlx::Error> {
     let Some(begin) = begin else { return work(connection).await };
     let mut transaction = connection.begin_with(begin).await?;
-    let done = work(&mut transaction).await?;
-    transaction.commit().await?;
-    Ok(done)
+    work(&mut transaction).await?;
+    transaction.commit().await
 }
 
 /// A transaction on this connection.
 pub(super) async fn on<T, F>(
     connection: &mut PgConnection,
     begin: &'static str,
-    work: F,
+    work: &F,
     given_up: &GivenUp,
 ) -> Result<T, TransactionError>
 where
-    F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>>,
+    F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + ?Sized,
 {
     let begun = connection.begin_with(begin).await;
     let mut transaction = begun.map_err(|error| TransactionError::RolledBack(error.into()))?;
