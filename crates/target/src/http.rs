@@ -41,7 +41,7 @@ pub(crate) use answer::{HttpAnswer, is_gateway_doubt, retry_after_ms};
 pub(crate) use connector::tls;
 pub(crate) use content::Content;
 
-use batches::{Batch, Batches};
+use batches::{Batch, Batches, Exchange};
 use connections::Connections;
 use connector::Connector;
 use destinations::{Destination, Destinations};
@@ -109,9 +109,9 @@ impl Http {
         };
         let traceparent = self.context.traceparent(delivery);
         let event = cloud_event::write(delivery, &self.context, traceparent.as_deref());
-        let exchange = || {
+        let exchange = || -> Exchange {
             let http = Arc::clone(self);
-            Arc::new(move |batch| Box::pin(Arc::clone(&http).send_batch(batch)) as _) as _
+            Arc::new(move |batch| Box::pin(Arc::clone(&http).send_batch(batch)))
         };
         Box::pin(self.batches.send(delivery, event, limits, leave, exchange)).await
     }

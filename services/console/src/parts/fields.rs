@@ -37,8 +37,8 @@ const RELEASE: &[(&str, &str)] = &[
     ("RELEASE_MODE_EXPLICIT", "when the consumer says so"),
 ];
 const HTTP2: &[(&str, &str)] = &[
-    ("", "where an https:// server chooses it (the default)"),
-    ("HTTP2_PRIOR_KNOWLEDGE", "always: the http:// server is known to speak it"),
+    ("", "where a server with TLS chooses it (the default)"),
+    ("HTTP2_PRIOR_KNOWLEDGE", "always, without TLS: its server is known to speak it"),
     ("HTTP2_NEVER", "never"),
 ];
 const OVERLAP: &[(&str, &str)] = &[
@@ -278,7 +278,7 @@ pub(crate) const SCHEDULE: &[Group] = &[
                 Kind::Choice(HTTP2),
                 "target.http.http2",
                 "HTTP/2",
-                "Many events on few connections. An https:// server is asked as TLS begins.",
+                "Many events on few connections. A server with TLS is asked as it begins.",
             ),
             number(
                 "target.http.batch.max_events",
