@@ -102,7 +102,9 @@ async fn each_event_of_a_batch_has_its_own_end(kind: Kind) {
         while let Some(taken) = releases.recv().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
             // It ends before it is said.
-            taken.iter().for_each(|release| drop(working.lock().unwrap().working.remove(&release.name)));
+            for release in &taken {
+                working.lock().unwrap().working.remove(&release.name);
+            }
             if taken.is_empty() {
                 continue;
             }

@@ -79,6 +79,7 @@ pub(crate) fn target(data: &[u8]) {
                 *world.targets.lock().unwrap() = self::targets();
             }
         }
+        Sent::RefusedAlone { message, .. } => panic!("it had no batch to be alone in: {message}"),
         // On a machine that is busy the deadline may be over before the delivery has begun.
         Sent::NotSent { message, .. } => {
             assert!(

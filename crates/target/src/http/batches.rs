@@ -3,8 +3,8 @@
 //! In: an event as JSON, whose target takes several in a request. Out: a [`Sent`] for each. Each schedule has a task while it has
 //! work. It takes what is there, waits for further events as long as the target says, and sends them in one request; the next
 //! one is gathered meanwhile. The wait counts towards the deadlines of those that are in it, and the earliest of these is the
-//! request's. Invariants: no event is in two requests; one whose leave has ended while it waited is in none. Not here: the exchange
-//! itself.
+//! request's. Invariants: no event is in two requests; one whose leave has ended while it waited is in none. Not here: the
+//! exchange itself.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -231,7 +231,8 @@ impl Named {
     }
 
     fn words(&self) -> String {
-        match self.message.chars().take(MESSAGE_CHARS).collect::<String>() {
+        let plain = self.message.chars().take(MESSAGE_CHARS).map(|c| if c.is_control() { ' ' } else { c });
+        match plain.collect::<String>() {
             none if none.is_empty() => "refused in the answer to its batch".to_owned(),
             words => words,
         }

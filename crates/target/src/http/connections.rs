@@ -1,7 +1,7 @@
 //! Connections to HTTP targets: which one a request gets, and the exchange on it.
 //!
-//! In: a request, the destination it goes to, and whose it is. Out: the answer, and how far the request came. Invariants: a request
-//! is written at most once, and not after its leave has ended; a connection for one request at a time is kept only if its last
+//! In: a request, the destination it goes to, and whose it is. Out: the answer, and how far the request came. Invariants: a
+//! request is written at most once, and not after its leave has ended; a connection for one request at a time is kept only if its last
 //! answer was read to the end; no schedule, origin or namespace uses all that may be used at once. Not here: what waits for what
 //! at an origin (`pools`), what is spoken on a connection (`single`, `streams`).
 //!

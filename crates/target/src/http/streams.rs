@@ -1,8 +1,8 @@
 //! Connections that carry many requests at once (HTTP/2).
 //!
 //! In: a stream that has just been opened to a server that speaks HTTP/2, then requests. Out: answers, and what is known of a
-//! request that has none. Invariants: a request is written at most once; no more are under way than the server allows, so that none
-//! waits inside for its turn, after its leave was looked at; a request counts as not begun only where the server says so: it
+//! request that has none. Invariants: a request is written at most once; no more are under way than the server allows, so that
+//! none waits inside for its turn, after its leave was looked at; a request counts as not begun only where the server says so: it
 //! refused the request's stream, or has said that it goes away, and that it looks at no stream so late (RFC 9113, 6.8 and
 //! 8.7). All else is unclear. A connection that takes no bytes is given up with the first request that is given up on it, so
 //! that none of them leaves later; one that has been silent since such a request began takes no further ones.
@@ -64,7 +64,8 @@ struct State {
     abandoned: Notify,
 }
 
-/// A request's part of a connection, from before it is written until its answer is there. Dropped before that, its stream is reset.
+/// A request's part of a connection, from before it is written until its answer is there. Where it is dropped before that, its
+/// stream is reset.
 pub(super) struct Part {
     sender: SendRequest<Bytes>,
     state: Arc<State>,
