@@ -1,9 +1,9 @@
 //! Connections to HTTP targets: which one a request gets, and the exchange on it.
 //!
 //! In: a request, the destination it goes to, and whose it is. Out: the answer, and how far the request came. Invariants: a
-//! request is written at most once, and not after its leave has ended; a connection for one request at a time is kept only if its last
-//! answer was read to the end; no schedule, origin or namespace uses all that may be used at once. Not here: what waits for what
-//! at an origin (`pools`), what is spoken on a connection (`single`, `streams`).
+//! request is written at most once, and not after its leave has ended; a connection for one request at a time is kept only if
+//! its last answer was read to the end; no schedule, origin or namespace uses all that may be used at once. Not here: what waits
+//! for what at an origin (`pools`), what is spoken on a connection (`single`, `streams`).
 //!
 //! What falls due at one instant would otherwise open as many at once: more than common servers let wait to be accepted, and the
 //! kernel tries those that do not fit again after a second. Who may not open one yet takes the first that becomes free. Where the

@@ -1,8 +1,8 @@
 //! The connections to each origin that can take a request, and those who wait for one.
 //!
 //! In: a request's turn, and connections that have become free. Out: which connection it gets, or what it waits for. Invariants:
-//! no more than [`NEW_MAX`] new ones wait for their first answer at an origin; of those that may carry many requests one is opened
-//! at a time; what has been idle for too long is closed. Not here: the opening, and the exchange (`connections`).
+//! no more than [`NEW_MAX`] new ones wait for their first answer at an origin; of those that may carry many requests one is
+//! opened at a time; what has been idle for too long is closed. Not here: the opening, and the exchange (`connections`).
 
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
