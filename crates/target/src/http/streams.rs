@@ -53,6 +53,8 @@ struct State {
     is_over: AtomicBool,
     /// It has bytes that the other side does not take.
     is_blocked: AtomicBool,
+    /// How often all that was to leave has left.
+    flushes: AtomicU64,
     /// When it has last read something, and when its last request ended: in microseconds after `opened`.
     read_us: AtomicU64,
     used_us: AtomicU64,
@@ -70,6 +72,8 @@ pub(super) struct Part {
     sender: SendRequest<Bytes>,
     state: Arc<State>,
     began_us: u64,
+    /// How often, by then, all that was to leave had left.
+    began_flushes: u64,
     /// Its request may have been written, and what became of it is not known.
     is_open: bool,
 }
@@ -128,7 +132,13 @@ impl Shared {
         if !self.is_open() || state.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_err() {
             return None;
         }
-        Some(Part { sender: self.sender.clone(), state: Arc::clone(state), began_us: 0, is_open: false })
+        Some(Part {
+            sender: self.sender.clone(),
+            state: Arc::clone(state),
+            began_us: 0,
+            began_flushes: 0,
+            is_open: false,
+        })
     }
 }
 
@@ -158,6 +168,7 @@ impl Part {
         if !body.is_empty() {
             writing.send_data(body, true).map_err(|e| self.judged(e))?;
         }
+        self.began_flushes = self.state.flushes.load(Ordering::Acquire);
         let (head, mut body) = answer.await.map_err(|e| self.judged(e))?.into_parts();
         let mut answer = HttpAnswer { status: head.status, headers: head.headers, body: Vec::new() };
         let status = answer.status.as_u16();
@@ -205,7 +216,9 @@ impl Drop for Part {
     fn drop(&mut self) {
         let state = &self.state;
         if self.is_open {
-            if state.is_blocked.load(Ordering::Acquire) {
+            // The first that ends after a request was handed over may have begun before.
+            let has_left = state.flushes.load(Ordering::Acquire) >= self.began_flushes + 2;
+            if state.is_blocked.load(Ordering::Acquire) && !has_left {
                 // What is in its buffers must not leave later.
                 state.is_over.store(true, Ordering::Release);
                 state.abandoned.notify_one();
@@ -227,6 +240,7 @@ impl State {
             allowed: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
             is_blocked: AtomicBool::new(false),
+            flushes: AtomicU64::new(0),
             read_us: AtomicU64::new(0),
             used_us: AtomicU64::new(0),
             why: Mutex::new(None),
@@ -322,6 +336,9 @@ impl AsyncWrite for Watched {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.stream).poll_flush(cx);
+        if polled.is_ready() {
+            this.state.flushes.fetch_add(1, Ordering::AcqRel);
+        }
         this.left(polled)
     }
 
