@@ -32,6 +32,9 @@ const BESIDE: i64 = 8;
 /// Within this a process that is alive has written a heartbeat, if its lease is not far longer than the default.
 const LOOK: Duration = Duration::from_secs(3);
 
+/// The migration that made the table of processes.
+const WITH_MEMBERS: i64 = 3;
+
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/postgres");
 
 /// What each connection asks of the server, so that a process that is frozen does not block its successor, and that
@@ -207,7 +210,8 @@ pub(super) async fn prepare(pool: &PgPool, place: &str, pooled: bool) -> Result<
                         .to_owned(),
             });
         }
-        if found.is_some_and(|found| found < BESIDE) {
+        // One that has no members yet is being made by another process at this moment.
+        if found.is_some_and(|found| (WITH_MEMBERS..BESIDE).contains(&found)) {
             nobody_is_at_work(pool).await.map_err(|error| store_error(place, error))??;
         }
         let user = pool.connect_options().get_username().to_owned();
