@@ -117,7 +117,9 @@ async fn each_event_of_a_batch_has_its_own_end(kind: Kind) {
     let notes = notes.lock().unwrap();
     assert!(notes.most <= AT_ONCE, "{} at once", notes.most);
     assert!(notes.requests.iter().all(|indexes| indexes.len() <= TOGETHER), "{:?}", notes.requests);
-    assert!(notes.requests.len() < EVENTS as usize / 3, "{} requests", notes.requests.len());
+    // Releases come back a few at a time, and what they let go goes at once.
+    assert!(notes.requests.len() < EVENTS as usize * 3 / 4, "{} requests", notes.requests.len());
+    assert!(notes.requests.iter().any(|indexes| indexes.len() == TOGETHER), "{:?}", notes.requests);
     // Those that were refused alone came again, and no other.
     for (index, attempts) in &notes.attempts {
         let wanted: &[u64] = if index.is_multiple_of(7) { &[1, 2] } else { &[1] };
