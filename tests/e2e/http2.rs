@@ -10,6 +10,8 @@ use tollgate_harness::{Database, Kind, Service, free_port, wait_for};
 use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::{Http2, HttpTarget, ReleaseMode, RunState, Target};
 
+use crate::mistakes::certificate;
+
 /// After so many requests nginx says that it goes away.
 const REQUESTS: usize = 20;
 
@@ -18,6 +20,8 @@ struct Nginx {
     folder: tempfile::TempDir,
     clear: u16,
     tls: u16,
+    /// With TLS, and without HTTP/2.
+    old: u16,
     _process: Process,
 }
 
@@ -31,7 +35,7 @@ struct Noted {
 impl Nginx {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (clear, tls) = (free_port().unwrap(), free_port().unwrap());
+        let [clear, tls, old] = std::array::from_fn(|_| free_port().unwrap());
         let [certificate, key] = certificate(folder.path());
         let own = folder.path().display();
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -53,6 +57,12 @@ impl Nginx {
                      ssl_certificate_key {key};
                      location / {{ return 200; }}
                  }}
+                 server {{
+                     listen 127.0.0.1:{old} ssl;
+                     ssl_certificate {certificate};
+                     ssl_certificate_key {key};
+                     location / {{ return 200; }}
+                 }}
              }}"
         );
         let file = folder.path().join("nginx.conf");
@@ -64,11 +74,11 @@ impl Nginx {
         let mut command = Command::new(program);
         command.arg("-c").arg(&file).arg("-e").arg(folder.path().join("error.log")).stderr(Stdio::null());
         let process = Process::start(&mut command).unwrap();
-        for port in [clear, tls] {
+        for port in [clear, tls, old] {
             wait_for("nginx", 10, async || tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok())
                 .await;
         }
-        Self { folder, clear, tls, _process: process }
+        Self { folder, clear, tls, old, _process: process }
     }
 
     fn noted(&self) -> Vec<Noted> {
@@ -82,18 +92,6 @@ impl Nginx {
         });
         of_it.collect()
     }
-}
-
-/// A certificate for 127.0.0.1 that signs itself, and its key.
-fn certificate(folder: &Path) -> [String; 2] {
-    let key = rcgen::KeyPair::generate().unwrap();
-    let made =
-        rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
-    [("node.pem", made.pem()), ("node.key", key.serialize_pem())].map(|(name, text)| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).unwrap();
-        path.display().to_string()
-    })
 }
 
 /// A run of 300 events, 32 at once, which nginx notes once each; what was noted of it.
@@ -146,5 +144,9 @@ async fn nginx_gets_each_event_once_by_whatever_is_agreed_on() {
     assert!(connections(&agreed, "HTTP/2.0").values().any(|requests| *requests > 8));
     let never = runs(&service, &nginx, "never", tls("never"), Http2::Never).await;
     connections(&never, "HTTP/1.1");
+    // All of a burst wait for the first connection, which tells what is spoken.
+    let old = format!("https://127.0.0.1:{}/old", nginx.old);
+    let old = runs(&service, &nginx, "old", old, Http2::Unspecified).await;
+    connections(&old, "HTTP/1.1");
     service.stop().await;
 }

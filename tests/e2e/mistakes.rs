@@ -149,8 +149,8 @@ fn without_now(line: &str) -> String {
     words.collect()
 }
 
-/// A certificate and its key that nobody trusts, for 127.0.0.1.
-fn certificate(folder: &Path) -> [String; 2] {
+/// A certificate for 127.0.0.1 that signs itself, and its key, as files.
+pub(crate) fn certificate(folder: &Path) -> [String; 2] {
     let key = rcgen::KeyPair::generate().unwrap();
     let made =
         rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();

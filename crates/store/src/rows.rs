@@ -32,7 +32,7 @@ pub(crate) use emit::{
     ClaimRow, FrontierRow, ScanRow, TaskKey, TaskRow, WindowRecord, in_task_order, range_rows, scan_ranges,
     scanned, task_keys, window_tasks,
 };
-pub(crate) use ended::{EndedRecord, SPAN, ended_of};
+pub(crate) use ended::{EndedPage, EndedRecord, SPAN};
 pub(crate) use handle::{
     BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, PolicyBody, ScheduleBody,
     ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, read_spec, run_rows,

@@ -5,12 +5,39 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+use crate::StoreError;
+use crate::failure::Failure;
+
+/// The work of a transaction on a connection, whose result is in its slot.
+pub(crate) type Work<C> = dyn for<'c> Fn(&'c mut C) -> BoxFuture<'c, Result<(), Failure>> + Send + Sync;
+
 /// A place for one result. Clones are the same one.
 pub(crate) struct Slot<T>(Arc<Mutex<Option<T>>>);
 
-impl<T> Slot<T> {
+impl<T: Send + 'static> Slot<T> {
     pub(crate) fn new() -> Self {
         Self(Arc::new(Mutex::new(None)))
+    }
+
+    /// A place, and work that puts its result there.
+    pub(crate) fn of<C, F>(work: F) -> (Self, Arc<Work<C>>)
+    where
+        F: for<'c> Fn(&'c mut C) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
+    {
+        let slot = Self::new();
+        let put = slot.clone();
+        let work = for_any_connection(move |connection| {
+            let (done, put) = (work(connection), put.clone());
+            async move {
+                put.put(done.await?);
+                Ok(())
+            }
+            .boxed()
+        });
+        (slot, Arc::new(work))
     }
 
     /// The latest result counts: what is tried again puts another.
@@ -18,9 +45,14 @@ impl<T> Slot<T> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
     }
 
-    /// The result, once the work has said that it is done.
+    /// The result, once the work has been done.
     pub(crate) fn take(&self) -> Option<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The same, of work of this name.
+    pub(crate) fn result(&self, name: &'static str) -> Result<T, StoreError> {
+        self.take().ok_or_else(|| StoreError::Internal(format!("{name}: it ended without a result")))
     }
 }
 
@@ -28,4 +60,12 @@ impl<T> Clone for Slot<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
+}
+
+/// Tells the compiler what a closure is for.
+pub(crate) fn for_any_connection<C, F>(work: F) -> F
+where
+    F: for<'c> Fn(&'c mut C) -> BoxFuture<'c, Result<(), Failure>>,
+{
+    work
 }

@@ -90,7 +90,7 @@ impl Http {
             destinations,
             context,
             pauses: Pauses::default(),
-            batches: Batches::default(),
+            batches: Batches::new(),
             answer_max_bytes,
             retry_after_max_ms,
             clock,

@@ -19,6 +19,7 @@ mod post;
 mod shares;
 mod signature;
 mod sqs;
+mod tasks;
 
 use std::io;
 use std::sync::Arc;

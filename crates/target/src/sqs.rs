@@ -10,9 +10,8 @@ mod account;
 mod batch;
 mod message;
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -24,6 +23,7 @@ use crate::cloud_event::EventContext;
 use crate::leave::Leave;
 use crate::parcel::Parcel;
 use crate::shares::{Claim, Place, Shares, key_of};
+use crate::tasks::Tasks;
 use crate::{TargetOptions, not_sent, refused, refused_for_good, span, unclear};
 
 use account::{Account, NoClient};
@@ -58,7 +58,7 @@ impl Sqs {
     ) -> Self {
         let account = Account::new(names, connect_timeout, options.sqs_endpoints.clone());
         let shares = Shares::new((options.connections_max / 4).max(1));
-        let queues = Arc::new(Queues { by_key: Mutex::default(), shares });
+        let queues = Arc::new(Queues { tasks: Tasks::new(IDLE_MAX), shares });
         Self { account: Arc::new(account), context, queues }
     }
 
@@ -132,16 +132,16 @@ impl WaitingMessage {
     }
 }
 
-/// The queues that have a task, each with the way to it.
+/// The queues that have a task.
 #[derive(Debug)]
 struct Queues {
-    by_key: Mutex<HashMap<QueueKey, mpsc::UnboundedSender<WaitingMessage>>>,
+    tasks: Tasks<QueueKey, WaitingMessage>,
     /// How many calls each namespace may have at once.
     shares: Shares,
 }
 
 impl Queues {
-    /// Hands a message to its queue's task; starts one where there is none.
+    /// Hands a message to its queue's task.
     fn put(self: &Arc<Self>, target: &SqsTarget, waiting: WaitingMessage, account: &Arc<Account>) {
         let key = QueueKey {
             queue_url: target.queue_url.clone(),
@@ -149,33 +149,10 @@ impl Queues {
             endpoint_url: target.endpoint_url.clone(),
             deadline_ms: target.deadline_ms,
         };
-        let mut queues = self.lock();
-        let waiting = match queues.get(&key) {
-            None => waiting,
-            Some(queue) => match queue.send(waiting) {
-                Ok(()) => return,
-                // Its task has gone with the runtime that ran it.
-                Err(mpsc::error::SendError(waiting)) => waiting,
-            },
-        };
-        let (queue, arriving) = mpsc::unbounded_channel();
-        // The receiver is at hand, so this cannot fail.
-        let put = queue.send(waiting);
-        debug_assert!(put.is_ok());
-        queues.insert(key.clone(), queue);
-        let queue = Queue { key, target: target.clone(), account: account.clone(), queues: self.clone() };
-        tokio::spawn(Arc::new(queue).run(arriving));
-    }
-
-    /// Takes an idle queue out; messages are put in under the same lock, so none is left behind.
-    fn retire(&self, key: &QueueKey, arriving: &mpsc::UnboundedReceiver<WaitingMessage>) -> bool {
-        let mut queues = self.lock();
-        arriving.is_empty() && queues.remove(key).is_some()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<QueueKey, mpsc::UnboundedSender<WaitingMessage>>> {
-        // Each change is one call on the map, so a panic elsewhere leaves nothing half done.
-        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tasks.put(key, waiting, |key, arriving| {
+            let queue = Queue { key, target: target.clone(), account: account.clone(), queues: self.clone() };
+            tokio::spawn(Arc::new(queue).run(arriving));
+        });
     }
 }
 
@@ -195,11 +172,9 @@ impl Queue {
         loop {
             let first = match held.take() {
                 Some(first) => first,
-                None => match tokio::time::timeout(IDLE_MAX, arriving.recv()).await {
-                    Ok(Some(first)) => first,
-                    Ok(None) => return,
-                    Err(_) if self.queues.retire(&self.key, &arriving) => return,
-                    Err(_) => continue,
+                None => match self.queues.tasks.next(&self.key, &mut arriving).await {
+                    Some(first) => first,
+                    None => return,
                 },
             };
             let deadline = span(self.key.deadline_ms);
@@ -274,27 +249,4 @@ fn gather(
         }
     }
     (batch, None)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_queue_retires_only_when_nothing_waits() {
-        let queues = Queues { by_key: Mutex::default(), shares: Shares::new(1) };
-        let key = QueueKey { queue_url: "q".into(), region: None, endpoint_url: None, deadline_ms: 1 };
-        let (queue, mut arriving) = mpsc::unbounded_channel();
-        queues.lock().insert(key.clone(), queue.clone());
-        let put = queue.send(WaitingMessage {
-            message: SqsMessage::default(),
-            reply: oneshot::channel().0,
-            leave: Leave::always(),
-            taken: Arc::default(),
-            namespace: 0,
-        });
-        assert!(put.is_ok() && !queues.retire(&key, &arriving));
-        assert!(arriving.try_recv().is_ok() && queues.retire(&key, &arriving));
-        assert!(queues.lock().is_empty());
-    }
 }

@@ -106,6 +106,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn versions_before_get_answers_that_they_know() {
+        let run = RunId::derive(uuid::Uuid::nil(), 1);
+        let one = |index| UnderWay { run, index, attempt: 1, doubtful: false, grace_ms: 10 };
+        let mut report = Report::new([one(0), one(1)], 1_000);
+        let alone = Sent::RefusedAlone { message: "busy".to_owned(), retry_after_ms: Some(9) };
+        // What it wishes would hold back all of its schedule there.
+        let sent = Sent::Refused { message: "busy".to_owned(), retry_after_ms: None, permanent: false };
+        assert_eq!(
+            report.answered(run, 0, 1, Some(alone)),
+            Some(Control::Sent { run, index: 0, attempt: 1, sent })
+        );
+        let unsent = Sent::NotSent { message: String::new(), retry_after_ms: None };
+        let given_up = Control::UnderWay { deliveries: vec![UnderWay { grace_ms: -1, ..one(1) }] };
+        assert_eq!(report.answered(run, 1, 1, Some(unsent)), Some(given_up));
+    }
+
+    #[test]
     fn each_delivery_that_is_waited_for_is_reported_once() {
         let run = RunId::derive(uuid::Uuid::nil(), 1);
         let one = |index, attempt, grace_ms| UnderWay { run, index, attempt, doubtful: false, grace_ms };

@@ -19,8 +19,8 @@ use crate::history::{
 };
 use crate::plan::REQUESTS_KEPT_US;
 use crate::rows::{
-    HistoryRecord, RunRow, SPAN, SkippedRow, UnstartedRow, Word as _, all, batches_from, batches_limit,
-    ended_of, int, sound, sound_page, tokens_of,
+    EndedPage, HistoryRecord, RunRow, SPAN, SkippedRow, UnstartedRow, Word as _, all, batches_from,
+    batches_limit, int, sound, sound_page, tokens_of,
 };
 
 #[async_trait]
@@ -254,17 +254,22 @@ impl<D: Driver> HistoryStore for D {
         limit: u32,
     ) -> Result<Vec<HistoryRow>, StoreError> {
         let from = i32::try_from(from_index).unwrap_or(i32::MAX);
-        let place = |ask: Ask<D::Database>| ask.bind(i32::from(shard)).bind(run.0).bind(from);
-        let ask =
-            place(Ask::new(sql!("history_list"))).bind(outcome.map(Outcome::word)).bind(i64::from(limit));
+        let ask = Ask::new(sql!("history_list"))
+            .bind(i32::from(shard))
+            .bind(run.0)
+            .bind(from)
+            .bind(outcome.map(Outcome::word))
+            .bind(i64::from(limit));
         let own = self.rows(Whom::People, ask).await?;
-        let batches = if outcome.is_none_or(|outcome| outcome == Outcome::Succeeded) {
-            let ask = place(Ask::new(sql!("ended_list"))).bind(i64::from(limit)).bind(int(SPAN));
-            self.rows(Whom::People, ask).await?
-        } else {
-            Vec::new()
-        };
-        ended_of(own, batches, from_index, limit)
+        let mut page = EndedPage::new(own, from_index, limit)?;
+        if outcome.is_none_or(|outcome| outcome == Outcome::Succeeded) {
+            while let Some((from, batches)) = page.wants() {
+                let ask = Ask::new(sql!("ended_list")).bind(i32::from(shard)).bind(run.0).bind(from);
+                let ask = ask.bind(i64::from(batches)).bind(int(SPAN));
+                page.take(self.rows(Whom::People, ask).await?)?;
+            }
+        }
+        Ok(page.rows())
     }
 }
 

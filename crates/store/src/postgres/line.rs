@@ -19,11 +19,12 @@ use super::Postgres;
 use super::commit::{write, write_at_once};
 use super::door::PoolDoor;
 use super::open::{BEGIN_DISTRIBUTED, ends_the_connection};
-use super::transact::{QUICK_SILENT_AFTER, for_any_connection, is_of_no_use, on};
+use super::transact::{QUICK_SILENT_AFTER, is_of_no_use, on};
 use super::warm::WarmConnection;
 use crate::failure::{Failure, TransactionError};
 use crate::line::{Fence, FencedCommit, LineWorker, PATIENCE, WaitingCommit, tell_all};
 use crate::rows::ChangeRows;
+use crate::slot::for_any_connection;
 
 /// SQLSTATE `feature_not_supported`.
 const NOT_SUPPORTED: &str = "0A000";

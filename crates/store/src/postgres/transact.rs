@@ -15,7 +15,7 @@ use super::open::{
     BEGIN_PEOPLE, BEGIN_POOLED, BEGIN_POOLED_PEOPLE, READ_POOLED, ends_the_connection, is_a_standby,
 };
 use crate::failure::{Failure, TransactionError};
-use crate::slot::Slot;
+use crate::slot::{Slot, Work};
 use crate::{CommitError, StoreError};
 
 /// How often a transaction is tried that lost against another.
@@ -27,50 +27,16 @@ const SILENT_AFTER: Duration = Duration::from_secs(65);
 /// The same for owners' commits, heartbeats and single statements. Longer than the wait for a lock.
 pub(super) const QUICK_SILENT_AFTER: Duration = Duration::from_secs(12);
 
-/// The work of a transaction, whose result is in its slot.
-type Work = Arc<WorkOf>;
-type WorkOf = dyn for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<(), Failure>> + Send + Sync;
 /// A statement, whose result is in its slot.
 type Statement = Box<StatementOf>;
 type StatementOf = dyn for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(), sqlx::Error>> + Send;
 
-/// Work that puts its result into a slot.
-fn into_slot<T, F>(work: F) -> (Slot<T>, Work)
-where
-    T: Send + 'static,
-    F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
-{
-    let slot = Slot::new();
-    let put = slot.clone();
-    let work = for_any_connection(move |connection| {
-        let (done, put) = (work(connection), put.clone());
-        async move {
-            put.put(done.await?);
-            Ok(())
-        }
-        .boxed()
-    });
-    (slot, Arc::new(work))
-}
-
 /// Tells the compiler what a closure is for.
-pub(super) fn for_any_connection<F>(work: F) -> F
-where
-    F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<(), Failure>>,
-{
-    work
-}
-
-/// The same of a statement.
 fn once_for_any_connection<F>(work: F) -> F
 where
     F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(), sqlx::Error>>,
 {
     work
-}
-
-fn result_in<T>(slot: &Slot<T>, name: &'static str) -> Result<T, StoreError> {
-    slot.take().ok_or_else(|| StoreError::Internal(format!("{name}: it ended without a result")))
 }
 
 impl PoolDoor {
@@ -105,12 +71,17 @@ impl PoolDoor {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
-        let (slot, work) = into_slot(work);
+        let (slot, work) = Slot::of(work);
         self.try_within(within, name, work).await?;
-        result_in(&slot, name)
+        slot.result(name)
     }
 
-    async fn try_within(&self, within: Duration, name: &'static str, work: Work) -> Result<(), StoreError> {
+    async fn try_within(
+        &self,
+        within: Duration,
+        name: &'static str,
+        work: Arc<Work<PgConnection>>,
+    ) -> Result<(), StoreError> {
         let mut tries = 1;
         loop {
             match self.transact(within, self.begin(), Arc::clone(&work)).await {
@@ -131,17 +102,17 @@ impl PoolDoor {
         F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
         let begin = if self.pooled { READ_POOLED } else { "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" };
-        let (slot, work) = into_slot(work);
+        let (slot, work) = Slot::of(work);
         let done = self.transact(SILENT_AFTER, begin, work).await;
         done.map_err(|ended| self.ended(name, ended))?;
-        result_in(&slot, name)
+        slot.result(name)
     }
 
     async fn transact(
         &self,
         within: Duration,
         begin: &'static str,
-        work: Work,
+        work: Arc<Work<PgConnection>>,
     ) -> Result<(), TransactionError> {
         let worked = self.lend(within, move |connection, given_up| {
             async move {

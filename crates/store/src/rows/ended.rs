@@ -148,24 +148,52 @@ impl EndedRecord {
     }
 }
 
-/// The done queue of a run from the row that covers an index on, by ascending index: rows of their own, to be read before the
-/// batches, as an event that had died leaves those and may succeed afterwards, and batches.
-pub(crate) fn ended_of(
-    own: Vec<HistoryRecord>,
-    batches: Vec<EndedRecord>,
+/// The done queue of a run from the row that covers an index on: rows of their own, which are to be read first, as an event that
+/// had died leaves those and may succeed afterwards, and then batches, as many as hold the page.
+pub(crate) struct EndedPage {
+    all: BTreeMap<u32, HistoryRow>,
     from_index: u32,
     limit: u32,
-) -> Result<Vec<HistoryRow>, StoreError> {
-    let mut all: BTreeMap<u32, HistoryRow> = BTreeMap::new();
-    for row in own {
-        let row = HistoryRow::try_from(row)?;
-        all.insert(row.index, row);
+    /// From where batches are wanted, and how many; none once there are enough.
+    wanted: Option<(u32, u32)>,
+}
+
+impl EndedPage {
+    pub(crate) fn new(own: Vec<HistoryRecord>, from_index: u32, limit: u32) -> Result<Self, StoreError> {
+        let own = own.into_iter().map(|row| HistoryRow::try_from(row).map(|row| (row.index, row)));
+        // Most batches hold many events.
+        let wanted = Some((from_index, 1 + limit / 16));
+        Ok(Self { all: own.collect::<Result<_, _>>()?, from_index, limit, wanted })
     }
-    for batch in batches {
-        let events = batch.events()?.into_iter().filter(|row| row.index >= from_index);
-        all.extend(events.map(|row| (row.index, row)));
+
+    /// From which index on how many batches are to be read, beside those that begin before it.
+    pub(crate) fn wants(&self) -> Option<(i32, u32)> {
+        self.wanted.map(|(from, batches)| (int(from), batches))
     }
-    Ok(all.into_values().take(limit as usize).collect())
+
+    /// Takes in what was wanted.
+    pub(crate) fn take(&mut self, batches: Vec<EndedRecord>) -> Result<(), StoreError> {
+        let Some((from, wanted)) = self.wanted.take() else { return Ok(()) };
+        let mut later = 0;
+        let mut last = from;
+        for batch in batches {
+            let first = count("first_idx", batch.first_idx).unwrap_or_default();
+            (later, last) = (later + u32::from(first > from), last.max(first));
+            let events = batch.events()?.into_iter().filter(|row| row.index >= self.from_index);
+            self.all.extend(events.map(|row| (row.index, row)));
+        }
+        // A batch that has not been read begins after the last one that has, so that nothing is missing up to there.
+        let known = self.all.range(..=last).count();
+        if later == wanted && known < self.limit as usize {
+            self.wanted = Some((last, 2 * wanted));
+        }
+        Ok(())
+    }
+
+    /// The page, by ascending index.
+    pub(crate) fn rows(self) -> Vec<HistoryRow> {
+        self.all.into_values().take(self.limit as usize).collect()
+    }
 }
 
 #[cfg(test)]
@@ -225,6 +253,26 @@ mod tests {
         let bytes: usize = batches.iter().map(|batch| batch.ends.len()).sum();
         assert!(bytes < 20 * rows.len(), "{bytes} in {} rows", batches.len());
         assert!(batches.iter().all(|batch| batch.ends.len() < ENDS_MAX + 40));
+    }
+
+    #[test]
+    fn a_page_reads_about_as_many_batches_as_it_needs() {
+        for apart in [1, 600] {
+            let rows: Vec<HistoryRow> = (0..2_000).map(|index| row(1, apart * index)).collect();
+            let (batches, _) = pack(&rows);
+            let (from, mut read, mut asked) = (apart * 700, 0, 0);
+            let mut page = EndedPage::new(Vec::new(), from, 300).unwrap();
+            while let Some((from, wanted)) = page.wants() {
+                let reaches = |batch: &&EndedRecord| batch.first_idx <= from && batch.last_idx >= from;
+                let later = batches.iter().filter(|batch| batch.first_idx > from).take(wanted as usize);
+                let found: Vec<EndedRecord> = batches.iter().filter(reaches).chain(later).cloned().collect();
+                (read, asked) = (read + found.len(), asked + 1);
+                page.take(found).unwrap();
+            }
+            assert_eq!(page.rows(), rows[700..1_000], "{apart} apart");
+            let needed = if apart == 1 { 300 / 30 } else { 300 };
+            assert!(read < 3 * needed && asked < 6, "{read} read in {asked} asks, {apart} apart");
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Each transaction runs in a task of its own: sqlx 0.9.0 poisons its pool when `begin` is cancelled, and a caller may be
 //! dropped at any time.
 
-use futures::FutureExt as _;
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection as _, SqliteConnection, SqlitePool};
@@ -11,7 +12,7 @@ use sqlx::{Connection as _, SqliteConnection, SqlitePool};
 use super::Sqlite;
 use super::turns::{Kind, Turns};
 use crate::failure::{Failure, TransactionError};
-use crate::slot::Slot;
+use crate::slot::{Slot, Work};
 use crate::{CommitError, StoreError};
 
 impl Sqlite {
@@ -22,10 +23,10 @@ impl Sqlite {
         F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
         let turns = Some((self.turns.clone(), Kind::of(name)));
-        let (slot, work) = into_slot(work);
+        let (slot, work) = Slot::of(work);
         let done = transact(self.writer.clone(), turns, "BEGIN IMMEDIATE", work).await;
         done.map_err(|ended| self.ended(name, ended))?;
-        result_in(&slot, name)
+        slot.result(name)
     }
 
     /// Carries out a read-only transaction, all of whose statements see the same moment.
@@ -34,10 +35,10 @@ impl Sqlite {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
-        let (slot, work) = into_slot(work);
+        let (slot, work) = Slot::of(work);
         let done = transact(self.readers.clone(), None, "BEGIN DEFERRED", work).await;
         done.map_err(|ended| self.ended(name, ended))?;
-        result_in(&slot, name)
+        slot.result(name)
     }
 
     /// What the end of a commit is to its owner.
@@ -81,53 +82,19 @@ impl Sqlite {
     }
 }
 
-/// The work of a transaction, whose result is in its slot.
-type Work = dyn for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(), Failure>> + Send + Sync;
-
-/// Work that puts its result into a slot.
-fn into_slot<T, F>(work: F) -> (Slot<T>, Box<Work>)
-where
-    T: Send + 'static,
-    F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
-{
-    let slot = Slot::new();
-    let put = slot.clone();
-    let work = for_any_connection(move |connection| {
-        let (done, put) = (work(connection), put.clone());
-        async move {
-            put.put(done.await?);
-            Ok(())
-        }
-        .boxed()
-    });
-    (slot, Box::new(work))
-}
-
-/// Tells the compiler what a closure is for.
-fn for_any_connection<F>(work: F) -> F
-where
-    F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(), Failure>>,
-{
-    work
-}
-
-fn result_in<T>(slot: &Slot<T>, name: &'static str) -> Result<T, StoreError> {
-    slot.take().ok_or_else(|| StoreError::Internal(format!("{name}: it ended without a result")))
-}
-
 /// Carries out a transaction in a task of its own. `turns`: where it has to wait for its turn.
 async fn transact(
     pool: SqlitePool,
     turns: Option<(Turns, Kind)>,
     begin: &'static str,
-    work: Box<Work>,
+    work: Arc<Work<SqliteConnection>>,
 ) -> Result<(), TransactionError> {
     let task = tokio::spawn(async move {
         let _turn = match &turns {
             Some((turns, kind)) => Some(turns.turn(*kind).await),
             None => None,
         };
-        carry_out(pool, begin, work).await
+        carry_out(pool, begin, &*work).await
     });
     task.await.unwrap_or_else(|gone| Err(TransactionError::Lost(gone.to_string())))
 }

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -19,6 +19,7 @@ use tollgate_core::model::{Delivery, HttpBatch, RunSpec, Sent};
 use uuid::Uuid;
 
 use crate::leave::Leave;
+use crate::tasks::Tasks;
 use crate::{not_sent, span, unclear};
 
 /// Media type of a body.
@@ -55,11 +56,14 @@ pub(super) struct Batch {
 pub(super) type Exchange = Arc<dyn Fn(Batch) -> Exchanged + Send + Sync>;
 type Exchanged = Pin<Box<dyn Future<Output = (Sent, Vec<u8>)> + Send>>;
 
-/// The schedules that have a task, each with the way to it.
-#[derive(Clone, Default)]
-pub(super) struct Batches(Arc<Mutex<HashMap<Key, mpsc::UnboundedSender<Waiting>>>>);
+/// The schedules that have a task.
+pub(super) struct Batches(Arc<Tasks<Key, Waiting>>);
 
 impl Batches {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Tasks::new(IDLE_MAX)))
+    }
+
     /// Sends an event with others of its schedule.
     pub(super) async fn send(
         &self,
@@ -71,44 +75,17 @@ impl Batches {
     ) -> Sent {
         let (reply, answer) = oneshot::channel();
         let (spec, id) = (Arc::clone(&delivery.spec), delivery.event_id.as_str().to_owned());
-        self.put(Waiting { spec, id, event, leave: leave.clone(), reply }, *limits, exchange);
+        let key = (spec.schedule_uid, spec.generation);
+        self.0.put(key, Waiting { spec, id, event, leave: leave.clone(), reply }, |key, arriving| {
+            tokio::spawn(run(Arc::clone(&self.0), key, *limits, arriving, exchange()));
+        });
         // Its task answers within the deadline, or has gone with the runtime.
         answer.await.unwrap_or_else(|_| unclear("the task that sends batches has ended"))
-    }
-
-    fn put(&self, waiting: Waiting, limits: HttpBatch, exchange: impl FnOnce() -> Exchange) {
-        let key = (waiting.spec.schedule_uid, waiting.spec.generation);
-        let mut tasks = self.lock();
-        let waiting = match tasks.get(&key) {
-            None => waiting,
-            Some(task) => match task.send(waiting) {
-                Ok(()) => return,
-                // It has gone with the runtime that ran it.
-                Err(mpsc::error::SendError(waiting)) => waiting,
-            },
-        };
-        let (task, arriving) = mpsc::unbounded_channel();
-        // The receiver is at hand, so this cannot fail.
-        let put = task.send(waiting);
-        debug_assert!(put.is_ok());
-        tasks.insert(key, task);
-        tokio::spawn(run(self.clone(), key, limits, arriving, exchange()));
-    }
-
-    /// Takes an idle task out; events are put in under the same lock, so none is left behind.
-    fn retire(&self, key: Key, arriving: &mpsc::UnboundedReceiver<Waiting>) -> bool {
-        let mut tasks = self.lock();
-        arriving.is_empty() && tasks.remove(&key).is_some()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, mpsc::UnboundedSender<Waiting>>> {
-        // Each change is one call on the map, so a panic elsewhere leaves nothing half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 async fn run(
-    batches: Batches,
+    tasks: Arc<Tasks<Key, Waiting>>,
     key: Key,
     limits: HttpBatch,
     mut arriving: mpsc::UnboundedReceiver<Waiting>,
@@ -118,11 +95,9 @@ async fn run(
     loop {
         let first = match left.take() {
             Some(first) => first,
-            None => match tokio::time::timeout(IDLE_MAX, arriving.recv()).await {
-                Ok(Some(first)) => first,
-                Ok(None) => return,
-                Err(_) if batches.retire(key, &arriving) => return,
-                Err(_) => continue,
+            None => match tasks.next(&key, &mut arriving).await {
+                Some(first) => first,
+                None => return,
             },
         };
         let (gathered, further) = gather(first, &mut arriving, &limits).await;

@@ -167,7 +167,7 @@ impl Connections {
                     *stage = Stage::Written;
                     let of_it = destination.shared_request(&request);
                     match Box::pin(part.exchange(of_it, sender.answer_max_bytes)).await {
-                        Err(NoAnswer::GoesAway) if gone_away < GONE_AWAY_MAX => gone_away += 1,
+                        Err(NoAnswer::GoesAway(_)) if gone_away < GONE_AWAY_MAX => gone_away += 1,
                         ended => return ended.map_err(ExchangeError::from),
                     }
                     *stage = Stage::Waiting;
@@ -265,7 +265,10 @@ impl Connections {
 impl From<NoAnswer> for ExchangeError {
     fn from(ended: NoAnswer) -> Self {
         match ended {
-            NoAnswer::GoesAway => Self::Unsent("its connections are closed before they take it".into()),
+            NoAnswer::GoesAway(error) => {
+                let why = crate::chain(&error);
+                Self::Unsent(format!("its connections are closed before they take it: {why}").into())
+            }
             NoAnswer::Refused(error) => Self::Unsent(error.into()),
             NoAnswer::Unclear(error) => Self::NoAnswer(error.into()),
             NoAnswer::Cut(status, error) => Self::NoBody(status, crate::chain(&error)),

@@ -81,8 +81,8 @@ pub(super) struct Part {
 /// Why a request has no complete answer.
 #[derive(Debug)]
 pub(super) enum NoAnswer {
-    /// The server says that it has not looked at it, because it is about to close the connection.
-    GoesAway,
+    /// The server says that it has not looked at it, because it is about to close the connection; or that has ended before.
+    GoesAway(h2::Error),
     /// The server says that it has not looked at it.
     Refused(h2::Error),
     /// The server may have it.
@@ -164,7 +164,7 @@ impl Part {
         let (answer, mut writing) = self
             .sender
             .send_request(Request::from_parts(head, ()), body.is_empty())
-            .map_err(|e| self.judged(e))?;
+            .map_err(|error| self.not_begun(error))?;
         if !body.is_empty() {
             writing.send_data(body, true).map_err(|e| self.judged(e))?;
         }
@@ -177,6 +177,13 @@ impl Part {
         Ok(answer)
     }
 
+    /// It got no stream: nothing of it was written, and the connection takes no other.
+    fn not_begun(&mut self, error: h2::Error) -> NoAnswer {
+        self.is_open = false;
+        self.state.is_over.store(true, Ordering::Release);
+        NoAnswer::GoesAway(error)
+    }
+
     /// What an error before the head of the answer says.
     fn judged(&mut self, error: h2::Error) -> NoAnswer {
         // An end that was told, and no silence.
@@ -184,7 +191,7 @@ impl Part {
         // Only streams that the server will not look at end with its own GOAWAY.
         if error.is_remote() && error.is_go_away() {
             self.state.is_over.store(true, Ordering::Release);
-            return NoAnswer::GoesAway;
+            return NoAnswer::GoesAway(error);
         }
         if error.is_remote() && error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
             return NoAnswer::Refused(error);
