@@ -18,16 +18,9 @@ CREATE TABLE ended_batches (
 
 -- The whole done queue, a line an event, for people.
 CREATE VIEW ended_events AS
-WITH RECURSIVE event (shard_id, run_id, idx, left_over, outcome, attempt, acquired_us, delivered_us, finished_us, message) AS (
-    SELECT shard_id, run_id, idx, events - 1, outcome, attempt, acquired_us, delivered_us, finished_us, message
-    FROM event_history
-    UNION ALL
-    SELECT shard_id, run_id, idx + 1, left_over - 1, outcome, attempt, acquired_us, delivered_us, finished_us, message
-    FROM event
-    WHERE left_over > 0
-)
-SELECT shard_id, run_id, idx, outcome, attempt, acquired_us, delivered_us, finished_us, message
-FROM event
+SELECT shard_id, run_id, idx + one.key AS idx, outcome, attempt, acquired_us, delivered_us, finished_us, message
+FROM event_history
+CROSS JOIN json_each('[' || rtrim(replace(hex(zeroblob(events)), '00', '0,'), ',') || ']') AS one
 UNION ALL
 SELECT shard_id, run_id, first_idx + (event.value ->> 0), 'SUCCEEDED', coalesce(event.value ->> 4, 1),
     finished_us - (event.value ->> 2), finished_us - (event.value ->> 3), finished_us - (event.value ->> 1),

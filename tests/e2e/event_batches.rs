@@ -86,7 +86,7 @@ async fn each_event_of_a_batch_has_its_own_end(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
     service.create_policy("few", policy(AT_ONCE as u32)).await.unwrap();
-    let batch = HttpBatch { max_events: TOGETHER as i32, ..HttpBatch::default() };
+    let batch = HttpBatch { max_events: TOGETHER as i32, max_wait: Some(ms(20)), ..HttpBatch::default() };
     let http = HttpTarget { url, batch: Some(batch), ..HttpTarget::default() };
     let target = Target { target: Some(TargetKind::Http(http)), ..Target::default() };
     let retry = RetryPolicy { min_backoff: Some(ms(50)), ..RetryPolicy::default() };

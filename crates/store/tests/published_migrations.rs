@@ -65,7 +65,7 @@ const SQLITE: [&str; 29] = [
     "df12736f9ec39bb5",
     "69c6b6843d7648ae",
     "dce8b6e7c00709e0",
-    "e532861802be6c4f",
+    "a740dc66cd87db8f",
 ];
 
 fn checksums(migrations: &Migrator) -> Vec<String> {

@@ -91,6 +91,12 @@ async fn sqlite_looks_up_by_key() {
         let walks_runs = steps.iter().any(|step| step.starts_with("SEARCH runs ") && detour(step));
         assert!(!walks_runs, "{name}: {steps:?}");
     }
+    // Those who look by themselves, at a run.
+    let own = "EXPLAIN QUERY PLAN SELECT idx FROM ended_events WHERE shard_id = 5 AND run_id = x'00'";
+    let rows = sqlx::raw_sql(own).fetch_all(&mut connection).await.unwrap();
+    let steps: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
+    let by_key = |step: &&String| step.ends_with("USING PRIMARY KEY (shard_id=? AND run_id=?)");
+    assert_eq!(steps.iter().filter(by_key).count(), 2, "{steps:?}");
     assert!(detours.is_empty(), "{}", detours.join("\n"));
     assert!(whole.is_empty(), "no such statements, or they look up by key: {whole:?}");
     connection.close().await.unwrap();

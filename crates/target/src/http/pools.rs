@@ -127,7 +127,7 @@ impl OriginPool {
             return Turn::Now(Way::Part(part));
         }
         if may_share {
-            if let Some(opening) = &self.opening {
+            if let Some(opening) = self.is_opening() {
                 return Turn::Join(opening.clone());
             }
             let (tell, opening) = watch::channel(None);
@@ -149,6 +149,11 @@ impl OriginPool {
         let (sender, freed) = oneshot::channel();
         self.waiting.push_back(sender);
         Turn::Wait(freed, Arc::clone(&self.turns))
+    }
+
+    /// The opening that goes on, unless its task has gone without a word.
+    fn is_opening(&self) -> Option<&watch::Receiver<Opening>> {
+        self.opening.as_ref().filter(|opening| opening.has_changed().is_ok())
     }
 
     /// The opening has ended: with a connection that many use, or without.
@@ -186,7 +191,7 @@ impl OriginPool {
 
     fn is_used(&self) -> bool {
         let is_awaited = self.waiting.iter().any(|sender| !sender.is_closed());
-        let is_shared = self.opening.is_some() || !self.shared.is_empty();
+        let is_shared = self.is_opening().is_some() || !self.shared.is_empty();
         is_shared || is_awaited || !self.kept.is_empty() || self.turns.available_permits() < NEW_MAX
     }
 }
@@ -229,5 +234,23 @@ pub(super) async fn sweep(pools: Weak<Mutex<OriginPools>>) {
         if is_last {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_opens_what_many_share_and_another_where_it_goes_away() {
+        let mut pool = OriginPool::default();
+        let Turn::Begin(tell, _opening) = pool.turn(true) else { panic!("nobody opens one") };
+        assert!(matches!(pool.turn(true), Turn::Join(_)) && pool.is_used());
+        drop(tell);
+        assert!(!pool.is_used());
+        let Turn::Begin(_tell, _opening) = pool.turn(true) else { panic!("they would wait for ever") };
+        assert!(matches!(pool.turn(true), Turn::Join(_)));
+        pool.opened(None);
+        assert!(matches!(pool.turn(false), Turn::Now(Way::Open(_))));
     }
 }

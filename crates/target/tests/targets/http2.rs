@@ -146,7 +146,7 @@ async fn a_body_waits_for_the_window_it_is_given() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(server.reset(), [(1, CANCEL)]);
-    // Others go by the same connection meanwhile.
+    // It was never whole.
     assert_eq!(server.came().len(), 0);
 }
 
