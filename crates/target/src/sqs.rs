@@ -1,13 +1,15 @@
 //! Sends events to SQS queues, gathered into batches.
 //!
 //! In: a delivery to an SQS target. Out: a [`Sent`]. Each queue has a task while it has work. It takes what is waiting, up to ten
-//! messages, and sends it at once: nothing waits for a batch to fill, and batches fill by themselves when deliveries come
-//! faster than calls end. A FIFO queue has one call under way at a time, so that its messages keep their order; others
-//! have several. The time until a message is in a call counts towards its deadline, of which half is left for the call: one
-//! whose turn does not come in time is not sent. What is not here: retries; the pace of a consumer, which its policy sets.
+//! messages, and sends it at once while few calls are under way: nothing waits for a batch to fill. Beyond these a call is made
+//! for a full batch only, so that there are as many calls as what comes can fill, and few small ones. A FIFO queue has one call
+//! under way at a time, so that its messages keep their order. The time until a message is in a call counts towards its
+//! deadline, of which half is left for the call: one whose turn does not come in time is not sent. What is not here: retries;
+//! the pace of a consumer, which its policy sets.
 
 mod account;
 mod batch;
+mod gathered;
 mod message;
 
 use std::sync::Arc;
@@ -28,16 +30,15 @@ use crate::{TargetOptions, not_sent, refused, refused_for_good, span, unclear};
 
 use account::{Account, NoClient};
 use batch::Held;
+use gathered::{Gathered, WaitingMessage};
 use message::SqsMessage;
 
 /// Why a message was not sent whose turn did not come in time.
 const TOO_SLOW: &str = "not sent to SQS: the queue's calls are too slow for its deadline";
-/// Entries that SQS takes in a batch.
-const BATCH_MAX_ENTRIES: usize = 10;
-/// Bytes of a batch. SQS takes more, but emulators and older queues do not; a larger message is a batch of its own.
-const BATCH_MAX_BYTES: usize = 256 * 1024;
-/// Calls under way to one standard queue.
+/// Calls under way to one standard queue, for as few messages as there are.
 const CALLS_MAX: usize = 8;
+/// Those beyond, for full batches.
+const FULL_CALLS_MAX: usize = 56;
 /// A queue's task ends after this long without work.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
@@ -113,25 +114,6 @@ struct QueueKey {
     deadline_ms: i64,
 }
 
-#[derive(Debug)]
-struct WaitingMessage {
-    message: SqsMessage,
-    reply: oneshot::Sender<Sent>,
-    leave: Leave,
-    /// It has been taken into a batch, or given up.
-    taken: Arc<AtomicBool>,
-    /// The key of its namespace.
-    namespace: u64,
-}
-
-impl WaitingMessage {
-    /// Takes it into a batch, if its time has not passed.
-    fn take(self, deadline: Duration) -> Option<Self> {
-        let is_late = instant_now() >= self.leave.turn_until(deadline);
-        (!is_late && !self.taken.swap(true, Ordering::AcqRel)).then_some(self)
-    }
-}
-
 /// The queues that have a task.
 #[derive(Debug)]
 struct Queues {
@@ -156,6 +138,37 @@ impl Queues {
     }
 }
 
+/// The calls that a queue may have under way.
+struct Calls {
+    any: Arc<Semaphore>,
+    full: Arc<Semaphore>,
+}
+
+impl Calls {
+    fn of(queue_url: &str) -> Self {
+        let (any, full) = if queue_url.ends_with(".fifo") { (1, 0) } else { (CALLS_MAX, FULL_CALLS_MAX) };
+        Self { any: Arc::new(Semaphore::new(any)), full: Arc::new(Semaphore::new(full)) }
+    }
+
+    /// The next call, while what arrives is gathered.
+    async fn take(
+        &self,
+        gathered: &mut Gathered,
+        arriving: &mut mpsc::UnboundedReceiver<WaitingMessage>,
+    ) -> Option<OwnedSemaphorePermit> {
+        loop {
+            gathered.fill(arriving);
+            let is_full = gathered.is_full();
+            tokio::select! {
+                biased;
+                call = self.any.clone().acquire_owned() => return call.ok(),
+                call = self.full.clone().acquire_owned(), if is_full => return call.ok(),
+                Some(next) = arriving.recv(), if !is_full => gathered.push(next),
+            }
+        }
+    }
+}
+
 /// One queue that has work.
 struct Queue {
     key: QueueKey,
@@ -166,28 +179,27 @@ struct Queue {
 
 impl Queue {
     async fn run(self: Arc<Self>, mut arriving: mpsc::UnboundedReceiver<WaitingMessage>) {
-        let calls = if self.key.queue_url.ends_with(".fifo") { 1 } else { CALLS_MAX };
-        let calls = Arc::new(Semaphore::new(calls));
-        let mut held = None;
+        let calls = Calls::of(&self.key.queue_url);
+        let mut gathered = Gathered::new(span(self.key.deadline_ms));
         loop {
-            let first = match held.take() {
-                Some(first) => first,
-                None => match self.queues.tasks.next(&self.key, &mut arriving).await {
-                    Some(first) => first,
+            if gathered.namespace().is_none() {
+                match self.queues.tasks.next(&self.key, &mut arriving).await {
+                    Some(first) => gathered.push(first),
                     None => return,
-                },
-            };
-            let deadline = span(self.key.deadline_ms);
-            let turn = self.turn(&calls, first.namespace);
-            let Ok(Some(turn)) = tokio::time::timeout_at(first.leave.turn_until(deadline), turn).await else {
-                // Its sender has given it up, too; the others behind it may have longer.
+                }
+            }
+            let Some(turn) = self.turn(&calls, &mut gathered, &mut arriving).await else {
+                // Their senders have given them up, too; the others behind them may have longer.
+                gathered.forget_late();
                 continue;
             };
             // Lets the others of a burst arrive, and costs no time where there are none.
             tokio::task::yield_now().await;
-            let Some(first) = first.take(deadline) else { continue };
-            let (batch, left) = gather(first, &mut arriving, deadline);
-            held = left;
+            gathered.fill(&mut arriving);
+            let batch = gathered.take();
+            if batch.is_empty() {
+                continue;
+            }
             let queue = self.clone();
             tokio::spawn(async move {
                 queue.send(batch).await;
@@ -196,12 +208,20 @@ impl Queue {
         }
     }
 
-    /// A call of the queue's own, and of those of all queues.
-    async fn turn(&self, calls: &Arc<Semaphore>, namespace: u64) -> Option<(OwnedSemaphorePermit, Place)> {
-        let call = calls.clone().acquire_owned().await.ok()?;
+    /// A call of the queue's own, and of those of all queues. None where the first message's turn did not come in time.
+    async fn turn(
+        &self,
+        calls: &Calls,
+        gathered: &mut Gathered,
+        arriving: &mut mpsc::UnboundedReceiver<WaitingMessage>,
+    ) -> Option<(OwnedSemaphorePermit, Place)> {
+        let until = gathered.turn_until()?;
+        let call = tokio::time::timeout_at(until, calls.take(gathered, arriving)).await.ok()??;
         let queue = &self.key.queue_url;
-        let claims = [Claim::nearly_all(namespace), Claim::half(("queue", queue)), Claim::half(queue)];
-        Some((call, self.queues.shares.take(claims).await?))
+        let claims =
+            [Claim::nearly_all(gathered.namespace()?), Claim::half(("queue", queue)), Claim::half(queue)];
+        let place = tokio::time::timeout_at(until, self.queues.shares.take(claims)).await.ok()??;
+        Some((call, place))
     }
 
     /// Makes one call, within the deadline of each of its messages.
@@ -227,26 +247,4 @@ impl Queue {
             let _ = waiting.reply.send(sent);
         }
     }
-}
-
-/// What is waiting, as far as it fits into one call; and the first that does not.
-fn gather(
-    first: WaitingMessage,
-    arriving: &mut mpsc::UnboundedReceiver<WaitingMessage>,
-    deadline: Duration,
-) -> (Vec<WaitingMessage>, Option<WaitingMessage>) {
-    let mut bytes = first.message.bytes;
-    let mut batch = vec![first];
-    while batch.len() < BATCH_MAX_ENTRIES
-        && let Ok(next) = arriving.try_recv()
-    {
-        if bytes + next.message.bytes > BATCH_MAX_BYTES {
-            return (batch, Some(next));
-        }
-        if let Some(next) = next.take(deadline) {
-            bytes += next.message.bytes;
-            batch.push(next);
-        }
-    }
-    (batch, None)
 }

@@ -1,5 +1,7 @@
 //! What ends of SQS calls mean, and how deliveries are gathered; against a scripted server.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tollgate_core::model::{Delivery, Sent, SqsTarget};
@@ -209,21 +211,54 @@ async fn what_waits_is_sent_together_as_far_as_it_fits() {
 }
 
 #[tokio::test]
-async fn a_queue_has_at_most_eight_calls_under_way_and_a_fifo_queue_one() {
+async fn a_queue_has_a_bounded_number_of_calls_under_way_and_a_fifo_queue_one() {
     if !has_keys() {
         return;
     }
-    for (queue, calls) in [(QUEUE.to_owned(), 8), (format!("{QUEUE}.fifo"), 1)] {
+    for (queue, calls) in [(QUEUE.to_owned(), 64), (format!("{QUEUE}.fifo"), 1)] {
         let server = Server::always(Reply::Hang).await;
         let mut target = sqs(queue, server.origin());
-        target.deadline_ms = 1_000;
+        target.deadline_ms = 2_000;
         let targets = targets();
-        let sends = join_all((0..200).map(|index| targets.send(event(target.clone(), index))));
+        let sends = join_all((0..1_000).map(|index| targets.send(event(target.clone(), index))));
         // Long enough for all that will be sent at once, and short of the deadline.
-        let ended = tokio::time::timeout(std::time::Duration::from_millis(700), sends).await;
+        let ended = tokio::time::timeout(Duration::from_millis(1_500), sends).await;
         assert!(ended.is_err());
-        assert_eq!(server.requests().len(), calls);
+        let sizes: Vec<usize> = server.requests().iter().map(|request| ids(request).len()).collect();
+        assert_eq!(sizes, vec![10; calls]);
     }
+}
+
+/// Beyond the first eight, a call waits until it is full.
+#[tokio::test]
+async fn many_calls_are_full_ones() {
+    if !has_keys() {
+        return;
+    }
+    let server = Server::always(Reply::Hang).await;
+    let mut target = target(&server);
+    target.deadline_ms = 60_000;
+    let targets = targets();
+    let send = |index: u32| {
+        let (targets, delivery) = (targets.clone(), event(target.clone(), index));
+        tokio::spawn(async move { targets.send(delivery).await });
+    };
+    let calls = async |count: usize| {
+        while server.requests().len() < count {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    for index in 0..8 {
+        send(index);
+        calls(index as usize + 1).await;
+    }
+    (8..17).for_each(send);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(server.requests().len(), 8, "nine wait");
+    send(17);
+    calls(9).await;
+    let sizes: Vec<usize> = server.requests().iter().map(|request| ids(request).len()).collect();
+    assert_eq!(sizes, [1, 1, 1, 1, 1, 1, 1, 1, 10]);
 }
 
 #[tokio::test]
