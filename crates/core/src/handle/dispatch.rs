@@ -52,7 +52,8 @@ impl Shard {
         run.state = RunState::Waiting;
         self.pending.runs.insert(run.id);
         let run = LiveRun::new(run, spec);
-        self.wall_timers.insert((run.start_us() - self.options.early_us, WallTimer::Launch(run.row.id)));
+        let early_us = self.options.early_at_us(run.start_us());
+        self.wall_timers.insert((early_us, WallTimer::Launch(run.row.id)));
         self.ledger.run_enters(run, now);
     }
 
@@ -223,9 +224,9 @@ impl Shard {
             return self.sync_sorted(id, now);
         }
         let wants = run.wants(self.options.retrying_max);
-        let due = run.next_is_due(now.wall_us, self.options.early_us);
+        let due = run.next_is_due(now.wall_us, &self.options);
         if wants && !due {
-            let near_us = run.launch_of(run.row.next_index) - self.options.early_us;
+            let near_us = self.options.early_at_us(run.launch_of(run.row.next_index));
             if near_us <= now.wall_us {
                 self.near.insert(id);
             } else {

@@ -29,7 +29,7 @@ impl Shard {
     fn may_start_early(&self, run: &LiveRun, now: Now) -> bool {
         let (policy, next_index) = (run.row.policy_uid, run.row.next_index);
         let due_us = run.launch_of(next_index);
-        let near = due_us - now.wall_us <= self.options.early_us;
+        let near = self.options.early_at_us(due_us) <= now.wall_us;
         let within = run.window_end_us().is_none_or(|end_us| due_us < end_us);
         let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(LiveSchedule::is_parked);
         // The keys of its items are read when it launches.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::batch::TokenBatch;
 use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, Unstarted};
 use super::release::Answer;
-use crate::model::{ItemsIn, Policy, Run, RunId, RunSpec};
+use crate::model::{ItemsIn, Now, Policy, Run, RunId, RunSpec};
 
 /// Tuning of the machine.
 #[derive(Clone, Debug)]
@@ -21,8 +21,9 @@ pub struct Options {
     pub retrying_max: u32,
     /// How long a change that nobody waits for may wait for others to be committed with it, in microseconds.
     pub lazy_us: i64,
-    /// How long before its launch time a run may take its tokens, in microseconds: longer than most commits take, so that
-    /// what they allow waits for the launch time and not for them. Nothing is sent before it.
+    /// How long before its launch time a run may take its tokens at the latest, in microseconds: longer than most commits take,
+    /// so that what they allow waits for the launch time and not for them. It takes them up to `lazy_us` sooner, so that
+    /// several do so in one commit. Nothing is sent before its time. 0: a run takes them at its launch time.
     pub early_us: i64,
     /// In how many ranges, of neighbours of one key, events may stand that are sorted by key, in a shard: with more, no further
     /// keys are read.
@@ -36,11 +37,17 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Until when a change of this moment (monotonic) may wait for others: the next tick of a grid that all shards
-    /// share, so that their commits go together.
-    pub(super) fn lazy_until_us(&self, mono_us: i64) -> i64 {
+    /// Until when (monotonic) a change of this moment may wait for others: the next tick of a grid that all shards share, so
+    /// that their commits go together.
+    pub(super) fn lazy_until_us(&self, now: Now) -> i64 {
         let pace_us = self.lazy_us.max(1);
-        (mono_us.div_euclid(pace_us) + 1) * pace_us
+        now.mono_us + pace_us - now.wall_us.rem_euclid(pace_us)
+    }
+
+    /// From when on what falls due then may take its tokens: the last tick of the same grid that is soon enough.
+    pub(super) fn early_at_us(&self, due_us: i64) -> i64 {
+        let pace_us = self.lazy_us.max(1);
+        if self.early_us == 0 { due_us } else { (due_us - self.early_us).div_euclid(pace_us) * pace_us }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::change::{ShardSchedule, TokenRow};
+use super::exchange::Options;
 use super::keys::{self, KeyOf, Load};
 use super::ledger::{GuardedPhase, Phase, RunCounts};
 use super::minutes::Noted;
@@ -181,10 +182,11 @@ impl LiveRun {
         self.launched && !self.cancelled && self.row.next_index < self.row.events && again < retrying_max
     }
 
-    /// Whether its next event is due, or, where all fall due at once, will be within `early_us`.
-    pub(super) fn next_is_due(&self, wall_us: i64, early_us: i64) -> bool {
-        let early_us = if self.spec.spread_s.is_none() { early_us } else { 0 };
-        self.row.next_index < self.row.events && self.falls_due_us() <= wall_us + early_us
+    /// Whether its next event is due, or, where all fall due at once, will be soon enough to start early.
+    pub(super) fn next_is_due(&self, wall_us: i64, options: &Options) -> bool {
+        let due_us = self.falls_due_us();
+        let from_us = if self.spec.spread_s.is_none() { options.early_at_us(due_us) } else { due_us };
+        self.row.next_index < self.row.events && from_us <= wall_us
     }
 }
 

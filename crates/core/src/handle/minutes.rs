@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
+use super::exchange::Options;
 use super::live::LiveRun;
 use super::shard::Shard;
 use crate::model::{Counts, MINUTE_US, MinuteCounts, MinuteRow, Now, Run, RunState};
@@ -102,13 +103,13 @@ impl LiveRun {
     }
 
     /// How its events stand.
-    fn gauge(&self, due: u32, now: Now, early_us: i64) -> Gauge {
+    fn gauge(&self, due: u32, now: Now, options: &Options) -> Gauge {
         let retrying = self.counts.retrying();
         let held = self.counts.outstanding() - retrying;
         if self.cancelled || !self.launched {
             return Gauge { waiting: 0, held };
         }
-        let is_due = self.next_is_due(now.wall_us, early_us);
+        let is_due = self.next_is_due(now.wall_us, options);
         let not_started = if is_due { due.saturating_sub(self.row.next_index) } else { 0 };
         Gauge { waiting: not_started + retrying, held }
     }
@@ -245,7 +246,7 @@ impl Shard {
             }
             if run.launched {
                 let (due_before, due) = (run.due_until(0, minute_us), run.due_until(0, now.wall_us));
-                self.minutes.show(run, run.gauge(due, now, self.options.early_us));
+                self.minutes.show(run, run.gauge(due, now, &self.options));
                 let before = run.noted.fell_due(due_before);
                 let since = run.noted.fell_due(due.max(run.row.next_index));
                 let before_us = if has_ended { ended_us } else { minute_us };

@@ -77,7 +77,7 @@ impl Shard {
         if running {
             self.set_launched(id, now);
         } else {
-            self.wall_timers.insert((start_us - self.options.early_us, WallTimer::Launch(id)));
+            self.wall_timers.insert((self.options.early_at_us(start_us), WallTimer::Launch(id)));
         }
     }
 

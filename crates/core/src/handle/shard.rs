@@ -243,7 +243,7 @@ impl Shard {
             self.lazy_until_us = None;
             return None;
         }
-        let lazy_until_us = *self.lazy_until_us.get_or_insert(self.options.lazy_until_us(now.mono_us));
+        let lazy_until_us = *self.lazy_until_us.get_or_insert(self.options.lazy_until_us(now));
         if !self.pending.urgent && now.mono_us < lazy_until_us {
             return None;
         }

@@ -241,7 +241,7 @@ impl Shard {
     /// Events of a run that are due and hold no token, and since when at the most.
     fn waiting_of(&self, run: &LiveRun, now: Now) -> (u64, i64) {
         let retrying = u64::from(run.counts.retrying());
-        if !run.next_is_due(now.wall_us, self.options.early_us) {
+        if !run.next_is_due(now.wall_us, &self.options) {
             return (retrying, run.start_us());
         }
         let since_us = if retrying > 0 { run.start_us() } else { run.launch_of(run.row.next_index) };

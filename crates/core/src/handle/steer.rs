@@ -305,8 +305,8 @@ impl Shard {
     fn withdraw(&mut self, id: RunId, now: Now) -> Option<LiveRun> {
         self.leave_lane(id);
         let run = self.leave_run(id)?;
-        for early_us in [0, self.options.early_us] {
-            self.wall_timers.remove(&(run.start_us() - early_us, WallTimer::Launch(id)));
+        for at_us in [run.start_us(), self.options.early_at_us(run.start_us())] {
+            self.wall_timers.remove(&(at_us, WallTimer::Launch(id)));
         }
         if let Some(schedule) = self.schedules.get_mut(&run.row.schedule_uid) {
             schedule.active.remove(id);

@@ -80,7 +80,7 @@ impl Shard {
         }
         waiting.retrying = u64::from(run.counts.retrying());
         waiting.events = waiting.retrying;
-        if run.next_is_due(now.wall_us, self.options.early_us) {
+        if run.next_is_due(now.wall_us, &self.options) {
             waiting.events += self.due_now(run, now);
             waiting.began(run.launch_of(run.row.next_index));
         }

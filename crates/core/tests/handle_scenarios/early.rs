@@ -8,12 +8,13 @@ use tollgate_core::model::*;
 use crate::handle_world::*;
 use crate::world::*;
 
-const EARLY_US: i64 = 8_000;
+/// The last tick of 20 ms that lies 8 ms before.
+const EARLY_US: i64 = 20_000;
 const LAUNCH_US: i64 = START_US + 10 * SECOND_US;
 
 /// To the moment at which tokens may be taken for `LAUNCH_US`.
 fn sleep_until_early(world: &mut World) {
-    assert_eq!(world.options.early_us, EARLY_US);
+    assert_eq!((world.options.early_us, world.options.lazy_us), (8_000, EARLY_US));
     world.sleep_us(10 * SECOND_US - EARLY_US);
 }
 
@@ -40,6 +41,24 @@ fn what_is_acquired_early_is_sent_at_the_launch_time_without_a_commit() {
     assert!(world.shard.due(Now { wall_us: LAUNCH_US - 1, ..launch }).is_empty());
     assert_eq!(world.shard.due(launch).len(), 2);
     assert!(world.shard.due(launch).is_empty(), "once");
+}
+
+#[test]
+fn those_of_one_tick_take_their_tokens_in_one_commit() {
+    let p = policy(1, at_most(100));
+    let mut world = World::with_policy(&p);
+    for (schedule, after_us) in (10..).zip((8_000..28_000).step_by(2_000)) {
+        let s = spec(schedule, Some(&p));
+        world.emit(run(&s, LAUNCH_US + after_us, 1), &s);
+    }
+    world.sleep_us(9 * SECOND_US);
+    let before = world.shard.commits();
+    world.sleep_us(SECOND_US - 1);
+    assert_eq!((world.held(&p), world.shard.commits()), (0, before));
+    world.sleep_us(1);
+    assert_eq!((world.held(&p), world.shard.commits()), (10, before + 1));
+    world.sleep_us(26_000);
+    assert_eq!((world.take_sends().len(), world.shard.commits()), (10, before + 1), "sent from memory");
 }
 
 #[test]
