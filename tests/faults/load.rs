@@ -19,8 +19,8 @@ use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceCli
 use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::{
     BackfillScheduleRequest, CancelRunRequest, CreatePolicyRequest, CreateScheduleRequest,
-    GetHandlerStatusRequest, HttpTarget, KeyLimits, ListRunsRequest, Policy, Reclaim, ReleaseMode, Schedule,
-    ScheduleItem, SqsTarget, Target, TriggerScheduleRequest, UpdatePolicyRequest,
+    GetHandlerStatusRequest, HttpBatch, HttpTarget, KeyLimits, ListRunsRequest, Policy, Reclaim, ReleaseMode,
+    Schedule, ScheduleItem, SqsTarget, Target, TriggerScheduleRequest, UpdatePolicyRequest,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -44,6 +44,8 @@ struct Lane {
     policy: &'static str,
     limit: u32,
     sqs: bool,
+    /// Events share requests.
+    together: bool,
     on_response: bool,
     /// Whether the limit is strict: no token comes back without its consumer.
     strict: bool,
@@ -64,10 +66,19 @@ fn always(policy: &str, max: u32) -> Limit {
 }
 
 const fn strict(policy: &'static str, limit: u32) -> Lane {
-    Lane { policy, limit, sqs: false, on_response: false, strict: true, of_key: None, below: None }
+    Lane {
+        policy,
+        limit,
+        sqs: false,
+        together: false,
+        on_response: false,
+        strict: true,
+        of_key: None,
+        below: None,
+    }
 }
 
-const LANES: [Lane; 10] = [
+const LANES: [Lane; 12] = [
     strict("strict-a", 6),
     Lane { below: Some("tree-middle"), ..strict("strict-b", 6) },
     Lane { below: Some("tree-middle"), ..strict("strict-c", 4) },
@@ -76,6 +87,8 @@ const LANES: [Lane; 10] = [
     strict("changing", CHANGING[0]),
     Lane { on_response: true, ..strict("sync", 8) },
     Lane { sqs: true, ..strict("queue", 10) },
+    Lane { together: true, ..strict("together", 10) },
+    Lane { together: true, on_response: true, ..strict("together-sync", 10) },
     Lane { strict: false, ..strict(crate::sink::SILENT, 20) },
     // Without a policy.
     Lane { on_response: true, strict: false, ..strict("", 0) },
@@ -373,7 +386,8 @@ impl Load {
             })
         } else {
             let url = format!("http://{}/work", self.sink);
-            TargetKind::Http(HttpTarget { url, deadline, ..HttpTarget::default() })
+            let batch = lane.together.then(|| HttpBatch { max_events: 8, ..HttpBatch::default() });
+            TargetKind::Http(HttpTarget { url, deadline, batch, ..HttpTarget::default() })
         };
         Target { target: Some(place), release: release.into() }
     }

@@ -15,6 +15,7 @@ use anyhow::{Context as _, Result};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
+use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tollgate_harness::{event, http, now_us};
 
@@ -235,7 +236,12 @@ async fn take(
         *latest.lock().unwrap_or_else(PoisonError::into_inner) = Latest { attempts, at_us, closes };
     };
     if is_sqs {
-        let (answer, attempts) = sink.take_batch(&body).await?;
+        let (answer, attempts) = sink.take_messages(&body).await?;
+        answered(attempts, false);
+        return Ok(answer);
+    }
+    if let Ok(Value::Array(events)) = serde_json::from_slice(&body) {
+        let (answer, attempts) = sink.take_events(&events).await?;
         answered(attempts, false);
         return Ok(answer);
     }

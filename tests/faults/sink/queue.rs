@@ -1,9 +1,10 @@
-//! A stand-in for SQS: takes SendMessageBatch in the AWS JSON protocol 1.0, throttles, and fails in parts.
+//! Takes several deliveries at once: as a stand-in for SQS, which takes SendMessageBatch in the AWS JSON protocol 1.0, and as a
+//! target of CloudEvents batches. Throttles, and fails in parts.
 
 use hyper::{Response, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use tollgate_harness::now_us;
-use tollgate_harness::sqs::{self, Batch, Entry};
+use tollgate_harness::sqs::{self, Batch};
 
 use super::answer::{self, Body, Broken};
 use super::{Conduct, Delivery, Sink, conduct, kind, read};
@@ -16,59 +17,37 @@ enum Call {
     Taken,
     /// Nothing is taken.
     Throttled,
-    /// Everything is taken, and the answer says that something went wrong.
+    /// Everything is taken, and the answer says that something went wrong, or there is none.
     Failed,
     /// Nothing is taken, and no answer comes.
     Hangs,
 }
 
+/// Which attempts of which events a call held.
+type Attempts = Vec<(String, u32)>;
+
 impl Sink {
-    /// One SendMessageBatch. Also which attempts of which events it held.
-    pub(super) async fn take_batch(
-        &self,
-        body: &[u8],
-    ) -> Result<(Response<Body>, Vec<(String, u32)>), Broken> {
+    /// One SendMessageBatch.
+    pub(super) async fn take_messages(&self, body: &[u8]) -> Result<(Response<Body>, Attempts), Broken> {
         let request = Batch::read(body).ok_or("no SendMessageBatch")?;
-        let mut batch = Vec::new();
+        let (mut entries, mut batch) = (Vec::new(), Vec::new());
         for entry in &request.entries {
             match read(entry.body.as_bytes()) {
-                Ok(delivery) => batch.push((entry, delivery)),
+                Ok(delivery) => {
+                    entries.push(entry);
+                    batch.push(delivery);
+                }
                 Err(problem) => self.journal().problems.push(problem),
             }
         }
-        let attempts =
-            batch.iter().map(|(_, delivery)| (delivery.event.id.clone(), delivery.attempt)).collect();
-        let call = self.call(&batch);
-        if let Some(kind) = call.misbehaviour() {
-            self.journal().misbehaves(kind);
-        }
-        let slow = self.orders().slow_call;
-        let is_slow = batch.iter().any(|(_, delivery)| is_slow(delivery));
-        let (mut successful, mut failed, mut taken) = (Vec::new(), Vec::new(), Vec::new());
-        for (entry, delivery) in batch {
-            let on_response = delivery.on_response;
-            if let Some((number, attempt)) = self.entry(call, delivery) {
-                taken.push((number, attempt, on_response));
-                successful.push(entry);
-            } else {
-                failed.push(entry);
-            }
-        }
-        if is_slow {
-            tokio::time::sleep(slow).await;
-        }
-        {
-            // Whoever does not wait any longer does not come here.
-            let (mut journal, now_us) = (self.journal(), now_us());
-            for (number, attempt, on_response) in taken {
-                if on_response {
-                    journal.finishes(number, now_us);
-                }
-                journal.answers(number, attempt, now_us);
-            }
-        }
+        let attempts = attempts(&batch);
+        let (call, taken) = self.take_together("SQS", batch).await;
+        let of = |wanted: bool| {
+            let both = entries.iter().zip(&taken);
+            both.filter(move |(_, is_taken)| **is_taken == wanted).map(|(entry, _)| *entry).collect()
+        };
         let (status, body) = match call {
-            Call::Taken => (StatusCode::OK, sqs::answer(successful, failed)),
+            Call::Taken => (StatusCode::OK, sqs::answer(of(true), of(false))),
             Call::Throttled => {
                 let body = json!({"__type": "com.amazonaws.sqs#RequestThrottled", "message": "slower"});
                 (StatusCode::BAD_REQUEST, body.to_string().into())
@@ -82,8 +61,58 @@ impl Sink {
         Ok((answer::json(status, body), attempts))
     }
 
+    /// One request with a batch of CloudEvents.
+    pub(super) async fn take_events(&self, events: &[Value]) -> Result<(Response<Body>, Attempts), Broken> {
+        let mut batch = Vec::new();
+        for event in events {
+            match read(event.to_string().as_bytes()) {
+                Ok(delivery) => batch.push(delivery),
+                Err(problem) => self.journal().problems.push(problem),
+            }
+        }
+        let attempts = attempts(&batch);
+        let (call, taken) = self.take_together("batch", batch).await;
+        let refused = attempts.iter().zip(taken).filter(|(_, is_taken)| !is_taken);
+        let named: Vec<Value> =
+            refused.map(|((id, _), _)| json!({"id": id, "status": "REFUSED", "retryAfterMs": 100})).collect();
+        let (status, body) = match call {
+            Call::Taken => (StatusCode::OK, json!({"events": named})),
+            Call::Throttled => (StatusCode::SERVICE_UNAVAILABLE, json!("slower")),
+            Call::Failed => return Err("reset".into()),
+            Call::Hangs => std::future::pending().await,
+        };
+        Ok((answer::json(status, body.to_string().into()), attempts))
+    }
+
+    /// What becomes of a call, and which of its deliveries are taken. `by`: what kind of call it is.
+    async fn take_together(&self, by: &'static str, batch: Vec<Delivery>) -> (Call, Vec<bool>) {
+        let call = self.call(&batch);
+        if let Some(kind) = call.misbehaviour(by) {
+            self.journal().misbehaves(kind);
+        }
+        let slow = self.orders().slow_call;
+        let is_slow = batch.iter().any(is_slow);
+        let meet = |delivery: Delivery| {
+            let on_response = delivery.on_response;
+            self.entry((by, call), delivery).map(|(number, attempt)| (number, attempt, on_response))
+        };
+        let taken: Vec<Option<(u32, u32, bool)>> = batch.into_iter().map(meet).collect();
+        if is_slow {
+            tokio::time::sleep(slow).await;
+        }
+        // Whoever does not wait any longer does not come here.
+        let (mut journal, now_us) = (self.journal(), now_us());
+        for (number, attempt, on_response) in taken.iter().flatten() {
+            if *on_response {
+                journal.finishes(*number, now_us);
+            }
+            journal.answers(*number, *attempt, now_us);
+        }
+        (call, taken.iter().map(Option::is_some).collect())
+    }
+
     /// One entry; its number and attempt where it is taken.
-    fn entry(&self, call: Call, delivery: Delivery) -> Option<(u32, u32)> {
+    fn entry(&self, (by, call): (&'static str, Call), delivery: Delivery) -> Option<(u32, u32)> {
         let now_us = now_us();
         let is_slow = is_slow(&delivery);
         let Delivery { event, attempt, on_response } = delivery;
@@ -98,7 +127,7 @@ impl Sink {
             Call::Failed | Call::Hangs => Met::Doubtful,
         };
         if fails {
-            journal.misbehaves("SQS: failed entry");
+            journal.misbehaves(if by == "SQS" { "SQS: failed entry" } else { "batch: refused event" });
         }
         let (number, task) = journal.arrived(&event, attempt, met, now_us);
         if met == Met::Refused {
@@ -121,8 +150,8 @@ impl Sink {
         taken
     }
 
-    fn call(&self, batch: &[(&Entry<'_>, Delivery)]) -> Call {
-        if batch.iter().any(|(_, delivery)| is_slow(delivery)) {
+    fn call(&self, batch: &[Delivery]) -> Call {
+        if batch.iter().any(is_slow) {
             return Call::Taken;
         }
         let outage = self.orders().outage;
@@ -132,7 +161,7 @@ impl Sink {
             Some(Conduct::Reset) => return Call::Failed,
             _ => {}
         }
-        let Some((_, first)) = batch.iter().find(|(_, delivery)| delivery.attempt < 4) else {
+        let Some(first) = batch.iter().find(|delivery| delivery.attempt < 4) else {
             return Call::Taken;
         };
         match conduct::draw(self.seed, &first.event.id, first.attempt + 100) % 100 {
@@ -148,13 +177,20 @@ fn is_slow(delivery: &Delivery) -> bool {
     delivery.event.schedule.starts_with(kind::SLOW_QUEUE)
 }
 
+fn attempts(batch: &[Delivery]) -> Attempts {
+    batch.iter().map(|delivery| (delivery.event.id.clone(), delivery.attempt)).collect()
+}
+
 impl Call {
-    fn misbehaviour(self) -> Option<&'static str> {
-        match self {
-            Self::Taken => None,
-            Self::Throttled => Some("SQS: throttled call"),
-            Self::Failed => Some("SQS: 500, messages taken"),
-            Self::Hangs => Some("SQS: no answer"),
+    fn misbehaviour(self, by: &str) -> Option<&'static str> {
+        match (self, by) {
+            (Self::Taken, _) => None,
+            (Self::Throttled, "SQS") => Some("SQS: throttled call"),
+            (Self::Failed, "SQS") => Some("SQS: 500, messages taken"),
+            (Self::Hangs, "SQS") => Some("SQS: no answer"),
+            (Self::Throttled, _) => Some("batch: 503"),
+            (Self::Failed, _) => Some("batch: reset, events taken"),
+            (Self::Hangs, _) => Some("batch: no answer"),
         }
     }
 }
