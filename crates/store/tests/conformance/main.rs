@@ -77,7 +77,7 @@ conformance! {
     open: identity_is_made_once_and_stays several_may_open_at_once_or_are_told newer_schema_is_refused
         newer_schema_that_this_version_can_live_with_is_taken
         modified_identity_is_named the_secret_may_be_stored_in_another_form sixty_four_shards_have_no_owner
-        every_table_is_strict ping_answers closed_store_is_unreachable;
+        every_table_is_strict pages_are_small_and_others_are_taken ping_answers closed_store_is_unreachable;
     plan: schedule_is_read_as_written items_go_with_their_generation taken_name_conflicts stale_etag_conflicts_and_names_both
         missing_schedule_is_not_found missing_policy_is_not_found policy_in_use_cannot_go
         policy_goes policy_is_replaced all_or_nothing children_are_replaced_in_order registry_counts_children

@@ -104,6 +104,23 @@ pub(crate) async fn every_table_is_strict(place: &Place) {
     assert_eq!(place.number(&format!("SELECT count(*) {of_ours} AND NOT strict")).await, 0);
 }
 
+/// A commit writes each page that it touches, so pages are small. Those of a file that was made with others stay as they are.
+pub(crate) async fn pages_are_small_and_others_are_taken(place: &Place) {
+    if place.is_postgres() {
+        return;
+    }
+    let store = place.open().await;
+    let first = store.installation().await.unwrap();
+    store.close().await;
+    drop(store);
+    let page = "SELECT page_size FROM pragma_page_size";
+    assert_eq!(place.number(page).await, 1_024);
+    place.sql("PRAGMA journal_mode = DELETE; PRAGMA page_size = 4096; VACUUM").await;
+    let store = place.open().await;
+    assert!(store.installation().await.unwrap() == first);
+    assert_eq!(place.number(page).await, 4_096);
+}
+
 pub(crate) async fn ping_answers(place: &Place) {
     place.open().await.ping().await.unwrap();
 }
