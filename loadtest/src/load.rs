@@ -78,14 +78,17 @@ impl Load<'_> {
         );
         if let Some(beside) = self.variant.beside {
             let target = target(Protocol::Http, self.ports[1], 0, Release::OnResponse);
-            let mut schedule = self.named("beside", vec![at(start_s)], beside.events, target);
-            if beside.same_policy {
-                schedule.policy = self.policy_id(0);
-            }
-            if self.variant.key_each {
-                schedule.key = "beside".to_owned();
-            }
-            all.push(Resource::Schedule(schedule));
+            all.extend((0..beside.schedules).map(|number| {
+                let id = format!("beside-{number}");
+                let mut schedule = self.named(&id, vec![at(start_s)], beside.events, target.clone());
+                if beside.same_policy {
+                    schedule.policy = self.policy_id(0);
+                }
+                if self.variant.key_each {
+                    schedule.key = "beside".to_owned();
+                }
+                Resource::Schedule(schedule)
+            }));
         }
         all
     }

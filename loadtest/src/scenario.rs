@@ -112,7 +112,7 @@ pub(crate) struct Variant {
     /// Length of `data`.
     #[serde(default = "three_hundred")]
     pub(crate) payload_bytes: usize,
-    /// A burst to another consumer, of another schedule, due at the same time; it is not measured.
+    /// A burst to another consumer, of other schedules, due at the same time; it is not measured.
     #[serde(default)]
     pub(crate) beside: Option<Beside>,
     /// The longest silence of the consumer before events count as lost.
@@ -124,7 +124,10 @@ pub(crate) struct Variant {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Beside {
+    /// Of each schedule.
     pub(crate) events: u32,
+    #[serde(default = "one")]
+    pub(crate) schedules: u32,
     #[serde(default)]
     pub(crate) work_ms: u64,
     /// Under the first policy of the variant; else under none.

@@ -173,7 +173,8 @@ impl Stage {
     /// Waits until all work is done, or nothing has moved for longer than the scenario's patience.
     async fn wait(&self, variant: &Variant, lane: usize) -> anyhow::Result<()> {
         let patience = Duration::from_secs(u64::from(variant.patience_s + variant.seconds));
-        let beside = variant.beside.map_or(0, |beside| u64::from(beside.events));
+        let beside =
+            variant.beside.map_or(0, |beside| u64::from(beside.events) * u64::from(beside.schedules));
         let (mut last, mut moved) = (0, Instant::now());
         loop {
             let (_, done) = self.sink.count(lane).await?;
