@@ -1,11 +1,17 @@
 //! When to begin a commit: a larger one costs hardly more, so an owner whose targets answer fast waits for a few answers.
 //!
-//! It waits until half of the deliveries under way have been answered, but not longer than a commit takes; and where that
-//! does not bring them, because the targets are slow, it does not wait for a while. Nothing waits while no delivery is
-//! under way: what falls due, and what consumers release, is committed at once.
+//! It waits until half of the deliveries under way have been answered, but not longer than a commit takes. Where commits take long,
+//! as the database is far away, it waits for nearly all, for half of a commit at most: else those that are under way by halves
+//! each wait for two commits, their own and the others'. Where the wait does not bring them, because the targets are slow, it
+//! does not wait for a while. Nothing waits while no delivery is under way: what falls due, and what consumers release, is
+//! committed at once.
 
-/// The longest wait, in microseconds.
+/// The longest wait where commits are short, in microseconds.
 const WAIT_MAX_US: i64 = 2_000;
+/// A commit that takes as long is a long one.
+const LONG_US: i64 = 4_000;
+/// With long ones it waits for so many answers for each delivery that has none.
+const NEARLY_ALL: usize = 7;
 /// After a wait in vain, this many commits begin at once.
 const AT_ONCE: u32 = 32;
 
@@ -31,7 +37,8 @@ impl Gather {
 
     /// Whether to commit what there is, while `sending` deliveries are under way.
     pub(super) fn is_enough(&mut self, sending: usize, now_us: i64) -> bool {
-        self.waits = self.answers > 0 && self.answers < sending && self.at_once == 0;
+        let wanted = if self.is_long() { sending * NEARLY_ALL } else { sending };
+        self.waits = self.answers > 0 && self.answers < wanted && self.at_once == 0;
         if self.until_us().is_some_and(|until_us| now_us >= until_us) {
             (self.waits, self.at_once) = (false, AT_ONCE);
         }
@@ -41,7 +48,11 @@ impl Gather {
     /// Until when it waits, where it does.
     pub(super) fn until_us(&self) -> Option<i64> {
         let since_us = self.since_us.filter(|_| self.waits)?;
-        Some(since_us + self.took_us.min(WAIT_MAX_US))
+        Some(since_us + if self.is_long() { self.took_us / 2 } else { self.took_us.min(WAIT_MAX_US) })
+    }
+
+    fn is_long(&self) -> bool {
+        self.took_us >= LONG_US
     }
 
     /// A commit begins, with all that was gathered.
@@ -62,10 +73,14 @@ mod tests {
     use super::*;
 
     fn after_a_commit_of_1_ms() -> (Gather, i64) {
+        after_a_commit_of(1_000)
+    }
+
+    fn after_a_commit_of(took_us: i64) -> (Gather, i64) {
         let mut gather = Gather::default();
         gather.commit_begins(7);
-        gather.commit_ends(1_007);
-        (gather, 1_007)
+        gather.commit_ends(7 + took_us);
+        (gather, 7 + took_us)
     }
 
     #[test]
@@ -93,6 +108,21 @@ mod tests {
             gather.answered(late_us);
         }
         assert!(!gather.is_enough(63, late_us), "it tries again");
+    }
+
+    #[test]
+    fn waits_for_nearly_all_where_commits_are_long() {
+        let (mut gather, now_us) = after_a_commit_of(6_000);
+        (0..32).for_each(|_| gather.answered(now_us));
+        assert!(!gather.is_enough(32, now_us));
+        assert_eq!(gather.until_us(), Some(now_us + 3_000));
+        (0..24).for_each(|_| gather.answered(now_us));
+        assert!(gather.is_enough(8, now_us));
+        let (mut gather, now_us) = after_a_commit_of(6_000);
+        gather.answered(now_us);
+        assert!(!gather.is_enough(1, now_us));
+        assert!(gather.is_enough(1, now_us + 3_000), "no longer than half of a commit");
+        assert!(gather.is_enough(0, now_us));
     }
 
     #[test]
