@@ -44,7 +44,9 @@ impl Sink {
         let (call, taken) = self.take_together("SQS", batch).await;
         let of = |wanted: bool| {
             let both = entries.iter().zip(&taken);
-            both.filter(move |(_, is_taken)| **is_taken == wanted).map(|(entry, _)| *entry).collect()
+            both.filter(move |(_, is_taken)| **is_taken == wanted)
+                .map(|(entry, _)| *entry)
+                .collect::<Vec<_>>()
         };
         let (status, body) = match call {
             Call::Taken => (StatusCode::OK, sqs::answer(of(true), of(false))),
