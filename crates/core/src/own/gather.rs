@@ -1,15 +1,17 @@
 //! When to begin a commit: a larger one costs hardly more, so an owner whose targets answer fast waits for a few answers.
 //!
-//! It waits until half of the deliveries under way have been answered, but not longer than a commit takes. Where commits take long,
-//! as the database is far away, it waits for nearly all, for half of a commit at most: else those that are under way by halves
-//! each wait for two commits, their own and the others'. Where the wait does not bring them, because the targets are slow, it
-//! does not wait for a while. Nothing waits while no delivery is under way: what falls due, and what consumers release, is
-//! committed at once.
+//! It waits until half of the deliveries under way have been answered, but not longer than a commit takes. Where commits take
+//! long, as the database is far away, it waits for nearly all, for half of a commit, and 4 ms, at most: else those that are
+//! under way by halves each wait for two commits, their own and the others'. Where the wait does not bring them, because the
+//! targets are slow, it does not wait for a while. Nothing waits while no delivery is under way: what falls due, and what
+//! consumers release, is committed at once.
 
 /// The longest wait where commits are short, in microseconds.
 const WAIT_MAX_US: i64 = 2_000;
 /// A commit that takes as long is a long one.
 const LONG_US: i64 = 4_000;
+/// The longest wait with those.
+const WAIT_LONG_MAX_US: i64 = 4_000;
 /// With long ones it waits for so many answers for each delivery that has none.
 const NEARLY_ALL: usize = 7;
 /// After a wait in vain, this many commits begin at once.
@@ -48,7 +50,9 @@ impl Gather {
     /// Until when it waits, where it does.
     pub(super) fn until_us(&self) -> Option<i64> {
         let since_us = self.since_us.filter(|_| self.waits)?;
-        Some(since_us + if self.is_long() { self.took_us / 2 } else { self.took_us.min(WAIT_MAX_US) })
+        let (wait_us, most_us) =
+            if self.is_long() { (self.took_us / 2, WAIT_LONG_MAX_US) } else { (self.took_us, WAIT_MAX_US) };
+        Some(since_us + wait_us.min(most_us))
     }
 
     fn is_long(&self) -> bool {

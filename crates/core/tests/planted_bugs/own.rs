@@ -58,7 +58,7 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "GatherNeverEnds",
         breaks: "Answers wait for others without an end.",
-        edits: &[edit("own/gather.rs", "Some(since_us + self.took_us.min(WAIT_MAX_US))", "Some(i64::MAX)")],
+        edits: &[edit("own/gather.rs", "Some(since_us + wait_us.min(most_us))", "Some(i64::MAX)")],
     },
     Planted {
         name: "NoteForgetsOne",
