@@ -4,8 +4,8 @@
 
 mod answer;
 mod conduct;
-mod queue;
 mod release;
+mod together;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -52,8 +52,8 @@ impl Shard {
         run.state = RunState::Waiting;
         self.pending.runs.insert(run.id);
         let run = LiveRun::new(run, spec);
-        let early_us = self.options.early_at_us(run.start_us());
-        self.wall_timers.insert((early_us, WallTimer::Launch(run.row.id)));
+        let at_us = self.options.early_at_us(run.start_us());
+        self.wall_timers.insert((at_us, WallTimer::Launch(run.row.id)));
         self.ledger.run_enters(run, now);
     }
 

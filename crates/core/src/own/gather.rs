@@ -127,6 +127,10 @@ mod tests {
         assert!(!gather.is_enough(1, now_us));
         assert!(gather.is_enough(1, now_us + 3_000), "no longer than half of a commit");
         assert!(gather.is_enough(0, now_us));
+        let (mut gather, now_us) = after_a_commit_of(2_000_000);
+        gather.answered(now_us);
+        assert!(!gather.is_enough(1, now_us));
+        assert_eq!(gather.until_us(), Some(now_us + WAIT_LONG_MAX_US), "however long that took");
     }
 
     #[test]

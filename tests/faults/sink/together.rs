@@ -23,6 +23,13 @@ enum Call {
     Hangs,
 }
 
+/// What a call is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Sqs,
+    Events,
+}
+
 /// Which attempts of which events a call held.
 type Attempts = Vec<(String, u32)>;
 
@@ -41,7 +48,7 @@ impl Sink {
             }
         }
         let attempts = attempts(&batch);
-        let (call, taken) = self.take_together("SQS", batch).await;
+        let (call, taken) = self.take_together(By::Sqs, batch).await;
         let of = |wanted: bool| {
             let both = entries.iter().zip(&taken);
             both.filter(move |(_, is_taken)| **is_taken == wanted)
@@ -73,7 +80,7 @@ impl Sink {
             }
         }
         let attempts = attempts(&batch);
-        let (call, taken) = self.take_together("batch", batch).await;
+        let (call, taken) = self.take_together(By::Events, batch).await;
         let refused = attempts.iter().zip(taken).filter(|(_, is_taken)| !is_taken);
         let named: Vec<Value> =
             refused.map(|((id, _), _)| json!({"id": id, "status": "REFUSED", "retryAfterMs": 100})).collect();
@@ -86,8 +93,8 @@ impl Sink {
         Ok((answer::json(status, body.to_string().into()), attempts))
     }
 
-    /// What becomes of a call, and which of its deliveries are taken. `by`: what kind of call it is.
-    async fn take_together(&self, by: &'static str, batch: Vec<Delivery>) -> (Call, Vec<bool>) {
+    /// What becomes of a call, and which of its deliveries are taken.
+    async fn take_together(&self, by: By, batch: Vec<Delivery>) -> (Call, Vec<bool>) {
         let call = self.call(&batch);
         if let Some(kind) = call.misbehaviour(by) {
             self.journal().misbehaves(kind);
@@ -114,7 +121,7 @@ impl Sink {
     }
 
     /// One entry; its number and attempt where it is taken.
-    fn entry(&self, (by, call): (&'static str, Call), delivery: Delivery) -> Option<(u32, u32)> {
+    fn entry(&self, (by, call): (By, Call), delivery: Delivery) -> Option<(u32, u32)> {
         let now_us = now_us();
         let is_slow = is_slow(&delivery);
         let Delivery { event, attempt, on_response } = delivery;
@@ -129,7 +136,10 @@ impl Sink {
             Call::Failed | Call::Hangs => Met::Doubtful,
         };
         if fails {
-            journal.misbehaves(if by == "SQS" { "SQS: failed entry" } else { "batch: refused event" });
+            journal.misbehaves(match by {
+                By::Sqs => "SQS: failed entry",
+                By::Events => "batch: refused event",
+            });
         }
         let (number, task) = journal.arrived(&event, attempt, met, now_us);
         if met == Met::Refused {
@@ -184,15 +194,15 @@ fn attempts(batch: &[Delivery]) -> Attempts {
 }
 
 impl Call {
-    fn misbehaviour(self, by: &str) -> Option<&'static str> {
-        match (self, by) {
-            (Self::Taken, _) => None,
-            (Self::Throttled, "SQS") => Some("SQS: throttled call"),
-            (Self::Failed, "SQS") => Some("SQS: 500, messages taken"),
-            (Self::Hangs, "SQS") => Some("SQS: no answer"),
-            (Self::Throttled, _) => Some("batch: 503"),
-            (Self::Failed, _) => Some("batch: reset, events taken"),
-            (Self::Hangs, _) => Some("batch: no answer"),
-        }
+    fn misbehaviour(self, by: By) -> Option<&'static str> {
+        Some(match (self, by) {
+            (Self::Taken, _) => return None,
+            (Self::Throttled, By::Sqs) => "SQS: throttled call",
+            (Self::Failed, By::Sqs) => "SQS: 500, messages taken",
+            (Self::Hangs, By::Sqs) => "SQS: no answer",
+            (Self::Throttled, By::Events) => "batch: 503",
+            (Self::Failed, By::Events) => "batch: reset, events taken",
+            (Self::Hangs, By::Events) => "batch: no answer",
+        })
     }
 }
