@@ -94,7 +94,8 @@ mod tests {
         let costs = [
             (
                 "run ",
-                size_of::<(RunId, LiveRun)>()
+                size_of::<(RunId, Box<LiveRun>)>()
+                    + size_of::<LiveRun>()
                     + size_of::<(Uuid, Option<Uuid>, RunId)>()
                     + size_of::<(Option<Uuid>, RunId)>(),
             ),

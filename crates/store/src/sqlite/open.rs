@@ -163,7 +163,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .statement_cache_capacity(200)
         .page_size(PAGE_BYTES)
         .pragma("wal_autocheckpoint", LOG_PAGES)
-        .pragma("cache_size", "-16384")
+        .pragma("cache_size", "-4096")
         .pragma("temp_store", "memory")
 }
 

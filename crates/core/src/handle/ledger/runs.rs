@@ -15,7 +15,8 @@ const LAST: RunId = RunId(Uuid::max());
 /// Only the books take runs in and out.
 #[derive(Debug, Default)]
 pub(in crate::handle) struct Runs {
-    by_id: BTreeMap<RunId, LiveRun>,
+    /// Boxed: a map keeps room for nearly twice its entries.
+    by_id: BTreeMap<RunId, Box<LiveRun>>,
     by_schedule: BTreeSet<(Uuid, Option<Uuid>, RunId)>,
     by_policy: BTreeSet<(Option<Uuid>, RunId)>,
     /// Those that the history looks at next; some may have gone.
@@ -24,7 +25,7 @@ pub(in crate::handle) struct Runs {
 
 impl Runs {
     pub(in crate::handle) fn get(&self, id: &RunId) -> Option<&LiveRun> {
-        self.by_id.get(id)
+        self.by_id.get(id).map(Box::as_ref)
     }
 
     pub(in crate::handle) fn contains(&self, id: &RunId) -> bool {
@@ -37,16 +38,16 @@ impl Runs {
 
     /// All of the shard.
     pub(in crate::handle) fn all(&self) -> impl Iterator<Item = &LiveRun> {
-        self.by_id.values().counted()
+        self.by_id.values().counted().map(Box::as_ref)
     }
 
     /// As [`Self::all`], to note something of each.
     pub(in crate::handle) fn all_mut(&mut self) -> impl Iterator<Item = &mut LiveRun> {
-        self.by_id.values_mut().counted()
+        self.by_id.values_mut().counted().map(Box::as_mut)
     }
 
     pub(in crate::handle) fn get_mut(&mut self, id: &RunId) -> Option<&mut LiveRun> {
-        self.by_id.get_mut(id)
+        self.by_id.get_mut(id).map(Box::as_mut)
     }
 
     /// As [`Self::get_mut`], of one whose events come to stand otherwise: the history looks at it next.
@@ -67,20 +68,20 @@ impl Runs {
         let (id, schedule, policy) = (run.row.id, run.row.schedule_uid, run.row.policy_uid);
         self.by_schedule.insert((schedule, policy, id));
         self.by_policy.insert((policy, id));
-        self.by_id.insert(id, run);
+        self.by_id.insert(id, Box::new(run));
     }
 
     pub(super) fn remove(&mut self, id: &RunId) -> Option<LiveRun> {
         let run = self.by_id.remove(id)?;
         self.by_schedule.remove(&(run.row.schedule_uid, run.row.policy_uid, *id));
         self.by_policy.remove(&(run.row.policy_uid, *id));
-        Some(run)
+        Some(*run)
     }
 
     /// Those of one schedule.
     pub(in crate::handle) fn of(&self, schedule: Uuid) -> impl Iterator<Item = &LiveRun> {
         let ids = (schedule, None, FIRST)..=(schedule, Some(Uuid::max()), LAST);
-        self.by_schedule.range(ids).counted().filter_map(|(.., id)| self.by_id.get(id))
+        self.by_schedule.range(ids).counted().filter_map(|(.., id)| self.get(id))
     }
 
     /// The policies that those of one schedule are under, each once, without a look at every run.
