@@ -1,4 +1,4 @@
-//! Acquired batches: events of one run that were acquired at once, and of which nothing more is to be said than whether
+//! Acquired batches: events of one run that were acquired within a second, and of which nothing more is to be said than whether
 //! the consumer has them, share one row.
 //!
 //! In: what becomes of a batch's events. Out: the row as it is now. Invariant: an event is in at most one place, its
@@ -6,24 +6,28 @@
 //! than two bits looks like ([`TokenRow`]).
 //!
 //! One row for many events is what halves the WAL of a token (a row per event costs an insert, a delete and both index
-//! entries); the bitmap is that of a range's holes, as in a free list.
+//! entries); the bitmap is that of a range's holes, as in a free list. A row that takes in what the next commits acquire is
+//! changed in place, where rows that come and go with each commit cost index entries.
 
 use super::change::{TokenRow, TokenState};
-use crate::model::RunId;
+use crate::model::{RunId, SECOND_US};
 
 /// How many events a batch holds at most: what a change rewrites stays small.
 pub const BATCH_MAX: u32 = 512;
 
-/// Events of one run that were acquired at once.
+/// How long after its first event a batch takes in others: people read from it since when a consumer has held a token.
+const TAKES_IN_US: i64 = SECOND_US;
+
+/// Events of one run that were acquired within a second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenBatch {
     /// The run.
     pub run: RunId,
     /// The index of the first event.
     pub first: u32,
-    /// How many events it held at first, from `first` on: 1 to [`BATCH_MAX`].
+    /// How many events it has had, from `first` on, with those between them that are elsewhere: 1 to [`BATCH_MAX`].
     pub count: u32,
-    /// When their tokens were acquired (wall clock).
+    /// When the first token was acquired (wall clock).
     pub acquired_us: i64,
     /// When the latest of those that are held was delivered (wall clock).
     pub delivered_us: Option<i64>,
@@ -124,11 +128,12 @@ impl TokenBatch {
         })
     }
 
-    /// Takes one more event in, if it comes after those that are in it, not far, and was acquired with them. Between them may be
-    /// events that are not in it.
+    /// Takes one more event in, if it comes after those that are in it, not far and not late. Between them may be events that are
+    /// not in it.
     pub(super) fn take_in(&mut self, row: &TokenRow) -> bool {
         let Some(at) = row.index.checked_sub(self.first) else { return false };
-        let is_like = (self.run, self.acquired_us) == (row.run, row.acquired_us);
+        let is_like = self.run == row.run
+            && (0..TAKES_IN_US).contains(&row.acquired_us.saturating_sub(self.acquired_us));
         if !is_like || at < self.count || at >= BATCH_MAX {
             return false;
         }

@@ -100,7 +100,7 @@ mod tests {
                     + size_of::<(Option<Uuid>, RunId)>(),
             ),
             ("event that has a token", size_of::<((RunId, u32), LiveToken)>()),
-            ("events acquired together", size_of::<((RunId, u32), TokenBatch)>()),
+            ("events acquired within a second", size_of::<((RunId, u32), TokenBatch)>()),
             ("schedule ", size_of::<(Uuid, LiveSchedule)>()),
             ("what runs share", size_of::<((Uuid, i64), (Arc<RunSpec>, u32))>() + size_of::<RunSpec>()),
             ("policy ", size_of::<(Option<Uuid>, Bucket)>()),

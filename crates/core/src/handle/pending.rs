@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use super::batch::{self, TokenBatch};
-use super::change::{Changes, TokenState};
+use super::change::{Changes, TokenRow, TokenState};
 use super::exchange::Effect;
 use super::ledger::{Key, Ledger, Runs, Tokens};
 use super::live::LiveSchedule;
@@ -80,6 +80,25 @@ impl Pending {
         }
     }
 
+    /// The first index of the batch that takes in an event that has just been acquired: a new one, its run's last one, or one that
+    /// begins with it.
+    fn take_in(&mut self, row: &TokenRow, batches: &mut Batches, new: &mut Vec<TokenBatch>) -> u32 {
+        if let Some(last) = new.last_mut()
+            && last.take_in(row)
+        {
+            return last.first;
+        }
+        let last = batches.range_mut((row.run, 0)..=(row.run, u32::MAX)).next_back();
+        if let Some((key, last)) = last
+            && last.take_in(row)
+        {
+            self.batches.insert(*key);
+            return last.first;
+        }
+        new.push(TokenBatch::of(row.run, row.index, row.acquired_us));
+        row.index
+    }
+
     /// Where each changed event is stored: in its batch as long as that can tell all of it.
     fn take_tokens(&mut self, tokens: &mut Tokens, batches: &mut Batches, changes: &mut Changes) {
         for key in std::mem::take(&mut self.tokens) {
@@ -104,10 +123,7 @@ impl Pending {
                     }
                 }
                 None if !stored && row.state == TokenState::Acquired && batch::is_plain(row) => {
-                    if !changes.batches_new.last_mut().is_some_and(|last| last.take_in(row)) {
-                        changes.batches_new.push(TokenBatch::of(key.0, key.1, row.acquired_us));
-                    }
-                    token.batch = changes.batches_new.last().map(|batch| batch.first);
+                    token.batch = Some(self.take_in(row, batches, &mut changes.batches_new));
                 }
                 None => changes.tokens_put.push(row.clone()),
             }

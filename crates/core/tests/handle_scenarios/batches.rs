@@ -54,6 +54,39 @@ fn an_event_in_a_batch_and_in_a_row_of_its_own_counts_once() {
     assert_eq!((world.held(&p), world.store.batches.len(), world.store.tokens.len()), (0, 0, 0));
 }
 
+/// Tokens that change hands one at a time, as under a small policy: the row stays, and grows.
+#[test]
+fn what_the_next_commits_acquire_goes_into_the_same_batch_for_a_second() {
+    let p = policy(1, at_most(2));
+    let mut world = World::with_policy(&p);
+    let s = spec(10, Some(&p));
+    let id = world.emit(run(&s, START_US, 10), &s);
+    let mut held = std::collections::VecDeque::from(world.accept_all());
+    let mut next = |world: &mut World| {
+        world.succeed(&held.pop_front().unwrap());
+        held.extend(world.accept_all());
+        world.flush();
+    };
+    let counts = |world: &World| -> Vec<(u32, u32)> {
+        world.store.batches.values().map(|batch| (batch.first, batch.count)).collect()
+    };
+    next(&mut world);
+    next(&mut world);
+    assert_eq!(counts(&world), [(0, 4)]);
+    let first = world.store.batches[&(id, 0)].clone();
+    assert_eq!(first.rows().map(|row| row.index).collect::<Vec<_>>(), [2, 3]);
+    // What people read from it since when a consumer has held its token is at most a second off.
+    world.sleep_s(1);
+    next(&mut world);
+    assert_eq!(counts(&world), [(0, 4), (4, 1)]);
+    assert_eq!(world.store.batches[&(id, 4)].acquired_us - first.acquired_us, SECOND_US);
+    // A next owner goes on where this one was.
+    world.restart_after_s(0);
+    assert_eq!(world.held(&p), 2);
+    next(&mut world);
+    assert_eq!(counts(&world), [(4, 2)], "the older one is empty, and has gone");
+}
+
 #[test]
 fn a_batch_of_which_nothing_is_left_goes() {
     let p = policy(1, at_most(2));

@@ -101,12 +101,19 @@ impl Store {
                 .batches
                 .get(&new.key())
                 .unwrap_or_else(|| panic!("a batch without a row changes: {new:?}"));
-            assert_eq!((old.count, old.acquired_us), (new.count, new.acquired_us), "{old:?} to {new:?}");
+            assert_eq!(old.acquired_us, new.acquired_us, "{old:?} to {new:?}");
+            assert!(old.count <= new.count, "{old:?} to {new:?}");
             let left = old.rows().map(|t| (t.run, t.index)).filter(|key| !new.contains(key.1));
             flat.tokens_gone.extend(left.filter(|key| !own.contains(key)));
             for row in new.rows() {
-                assert!(old.contains(row.index), "an event comes back into its batch: {row:?}");
-                let changed = self.tokens.get(&(row.run, row.index)).is_some_and(|t| t.state != row.state);
+                let is_taken_in = row.index >= old.first + old.count;
+                assert!(
+                    is_taken_in || old.contains(row.index),
+                    "an event comes back into its batch: {row:?}"
+                );
+                let stored = self.tokens.get(&(row.run, row.index));
+                assert!(!(is_taken_in && stored.is_some()), "acquired twice: {row:?}");
+                let changed = stored.is_none_or(|stored| stored.state != row.state);
                 flat.tokens_put.extend(Some(row).filter(|_| changed));
             }
         }

@@ -20,10 +20,10 @@ row! {
             first_idx: i32,
         }
         fixed {
-            events: i32,
             acquired_us: i64,
         }
         changing {
+            events: i32,
             #[serde(serialize_with = "hexadecimal")] gone: Vec<u8>,
             #[serde(serialize_with = "hexadecimal")] held: Vec<u8>,
             delivered_us: Option<i64>,
@@ -36,8 +36,8 @@ impl From<&TokenBatch> for BatchRecord {
         Self {
             run_id: batch.run.0,
             first_idx: int(batch.first),
-            events: int(batch.count),
             acquired_us: batch.acquired_us,
+            events: int(batch.count),
             gone: batch.gone().to_vec(),
             held: batch.held().to_vec(),
             delivered_us: batch.delivered_us,
