@@ -80,8 +80,8 @@ impl Pending {
         }
     }
 
-    /// The first index of the batch that takes in an event that has just been acquired: a new one, its run's last one, or one that
-    /// begins with it.
+    /// The first index of the batch that takes in an event that has just been acquired: a new one, its run's last one, or one
+    /// that begins with it.
     fn take_in(&mut self, row: &TokenRow, batches: &mut Batches, new: &mut Vec<TokenBatch>) -> u32 {
         if let Some(last) = new.last_mut()
             && last.take_in(row)
