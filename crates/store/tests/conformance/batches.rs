@@ -43,12 +43,13 @@ pub(crate) async fn batches_round_trip(place: &Place) {
         let first = [batch(one.id, 0, 9, &[0, 0], &[0, 0]), batch(one.id, 9, 1, &[0], &[0])];
         store.commit(&lease, &make(plain(&first, &[], &[]))).await.unwrap();
         assert_eq!(store.load_shard(5).await.unwrap().batches, first);
-        let later = batch(one.id, 0, 9, &[0b1000_0001, 1], &[0b10, 0]);
+        // It has taken in what comes after the other one, too.
+        let later = batch(one.id, 0, 12, &[0b1000_0001, 0b11], &[0b10, 0b100]);
         let change = plain(&[], std::slice::from_ref(&later), &[(one.id, 9)]);
         store.commit(&lease, &make(change)).await.unwrap();
         assert_eq!(store.load_shard(5).await.unwrap().batches, std::slice::from_ref(&later));
         let left: Vec<(u32, TokenState)> = later.rows().map(|row| (row.index, row.state)).collect();
-        assert_eq!((left.len(), left[0]), (6, (1, TokenState::Held)));
+        assert_eq!((left.len(), left[0], left[6]), (8, (1, TokenState::Held), (10, TokenState::Held)));
         store.commit(&lease, &make(plain(&[], &[], &[(one.id, 0)]))).await.unwrap();
         assert!(store.load_shard(5).await.unwrap().batches.is_empty());
     }
@@ -91,12 +92,12 @@ pub(crate) async fn plain_commit_of_many_rows_writes_each_column(place: &Place) 
     let store = place.open().await;
     let one = schedule("one");
     let old: Vec<Run> = (0..20).map(|i| waiting(&one, 5, NOON_US + i)).collect();
-    let batches = |gone: u8, held: u8| -> Vec<TokenBatch> {
-        old.iter().map(|run| batch(run.id, 0, 8, &[gone], &[held])).collect()
+    let batches = |count: u32, gone: &[u8], held: &[u8]| -> Vec<TokenBatch> {
+        old.iter().map(|run| batch(run.id, 0, count, gone, held)).collect()
     };
     let runs_new = Changes { runs_new: old.clone(), ..Changes::default() };
     let lease = commit(&*store, 5, runs_new).await;
-    store.commit(&lease, &plain(&batches(0, 0), &[], &[])).await.unwrap();
+    store.commit(&lease, &plain(&batches(8, &[0], &[0]), &[], &[])).await.unwrap();
     let changed = |(run, i): (&Run, u32)| {
         let mut run = Run {
             state: tollgate_core::model::RunState::Running,
@@ -117,7 +118,7 @@ pub(crate) async fn plain_commit_of_many_rows_writes_each_column(place: &Place) 
         run
     };
     let runs_changed: Vec<Run> = old.iter().zip(0..).map(changed).collect();
-    let mut batches_left = batches(0b10, 0b1);
+    let mut batches_left = batches(10, &[0b10, 0], &[0b1, 0b10]);
     let gone: Vec<_> = batches_left.drain(..5).map(|batch| batch.key()).collect();
     let changes = Changes { runs_changed: runs_changed.clone(), ..plain(&[], &batches_left, &gone) };
     store.commit(&lease, &changes).await.unwrap();
