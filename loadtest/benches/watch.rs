@@ -33,6 +33,7 @@ fn delivery(run: RunId) -> Delivery {
         events: EVENTS,
         launch_us: 0,
         cursor: None,
+        predecessor: None,
         explicit_release: true,
         spec: Arc::new(RunSpec {
             schedule_uid: Uuid::nil(),
@@ -52,6 +53,7 @@ fn delivery(run: RunId) -> Delivery {
             spread_s: None,
             start_within_s: None,
             check_again: CheckAgain::default(),
+            on_finish: None,
         }),
         checks: 0,
         item: None,

@@ -10,6 +10,7 @@
 
 mod batch;
 mod claim;
+mod follow;
 mod judge;
 mod local;
 mod options;
@@ -21,6 +22,7 @@ use std::ops::RangeInclusive;
 
 pub use self::batch::Handed;
 pub use self::claim::{Checkpoint, ClaimedTask, ScanPage, ScannedChild, TaskLease, backoff, is_given_back};
+pub use self::follow::{Next, follow};
 pub use self::judge::{Fate, Judge};
 pub use self::options::Options;
 pub use self::scan::{Scan, ScanStep, Unreadable};

@@ -21,6 +21,7 @@ mod early;
 mod exchange;
 mod explain;
 mod finish;
+mod follow;
 mod forget;
 mod hand_out;
 mod handover;

@@ -3,7 +3,8 @@
 //! In: a file's text. Out: messages with their locations, or all that is wrong, with file and line. A document is one resource
 //! (`kind: Policy`, `kind: Schedule`, `kind: Calendar` or `kind: Alert`), or lists of them under `policies`, `schedules`,
 //! `calendars` and `alerts`. A
-//! resource has an `id` in the document's `namespace`, or a full `name`; its other keys are the fields of the API's message.
+//! resource has an `id` in the document's `namespace`, or a full `name`; its other keys are the fields of the API's message. A
+//! schedule may have `steps`, which are schedules of their own and may have the fields of a task (`kind: Task`).
 
 mod crontab;
 mod documents;
@@ -11,6 +12,7 @@ mod kind;
 mod kubernetes;
 mod locate;
 mod resource;
+mod steps;
 mod values;
 mod write;
 
@@ -25,6 +27,7 @@ use tollgate_proto::v1;
 
 pub use kind::Kind;
 pub use resource::faults;
+use steps::{Tasks, Written};
 pub use values::wrong_values;
 pub use write::{OUTPUT_ONLY, document, with_ids, without_derived};
 
@@ -76,6 +79,16 @@ impl Location {
     /// A text in which fields are named, with their names as the document spells them.
     pub fn spelled_text(&self, text: &str) -> String {
         if self.is_snake() { text.to_owned() } else { locate::camel_text(text) }
+    }
+
+    /// A place in the resource as one of its own.
+    fn inside(&self, path: &str) -> Self {
+        if path.is_empty() {
+            return self.clone();
+        }
+        let line = self.of_field(path).line;
+        let dot = if self.path.is_empty() { "" } else { "." };
+        Self { line, path: format!("{}{dot}{path}", self.path), ..self.clone() }
     }
 
     fn is_snake(&self) -> bool {
@@ -219,6 +232,54 @@ pub fn parse(
     entries: &mut Vec<FileEntry>,
     wrong: &mut Vec<String>,
 ) {
+    let mut files = Files::new(namespace);
+    files.read(file, text);
+    let (read, refused) = files.end();
+    entries.extend(read);
+    wrong.extend(refused);
+}
+
+/// Files that are read together: steps in one of them may use the tasks of another one.
+#[derive(Debug)]
+pub struct Files {
+    namespace: String,
+    entries: Vec<FileEntry>,
+    wrong: Vec<String>,
+    tasks: Tasks,
+    /// Schedules with steps.
+    jobs: Vec<(Map<String, Value>, Location)>,
+}
+
+impl Files {
+    /// None as yet. What does not say so is in this namespace.
+    pub fn new(namespace: &str) -> Self {
+        let (entries, wrong, jobs) = (Vec::new(), Vec::new(), Vec::new());
+        Self { namespace: namespace.to_owned(), entries, wrong, tasks: Tasks::default(), jobs }
+    }
+
+    /// Reads a file.
+    pub fn read(&mut self, file: &Arc<str>, text: &str) {
+        read_documents(file, text, self);
+    }
+
+    /// The resources of all files, and all that is wrong with them.
+    pub fn end(mut self) -> (Vec<FileEntry>, Vec<String>) {
+        for (job, location) in std::mem::take(&mut self.jobs) {
+            match steps::expand(job, &self.tasks) {
+                Ok(schedules) => {
+                    for Written { path, members } in schedules {
+                        let location = location.inside(&path);
+                        self.resource(members, Kind::Schedule, &location);
+                    }
+                }
+                Err(faults) => self.refuse(&location, &faults),
+            }
+        }
+        (self.entries, self.wrong)
+    }
+}
+
+fn read_documents(file: &Arc<str>, text: &str, reader: &mut Files) {
     for document in documents::split(text) {
         let read = Document {
             text: document.text.to_owned(),
@@ -232,7 +293,6 @@ pub fn parse(
             document: Arc::new(read),
             path: String::new(),
         };
-        let mut reader = Reader { namespace, entries, wrong };
         if let Some((line, told)) = crontab::told(document.text) {
             let location = Location { line: document.first_line + line, ..location };
             reader.wrong.push(format!("{location}: {told}"));
@@ -275,15 +335,11 @@ struct Lists {
     calendars: Vec<Spanned<Value>>,
     #[serde(default)]
     alerts: Vec<Spanned<Value>>,
+    #[serde(default)]
+    tasks: Vec<Spanned<Value>>,
 }
 
-struct Reader<'a> {
-    namespace: &'a str,
-    entries: &'a mut Vec<FileEntry>,
-    wrong: &'a mut Vec<String>,
-}
-
-impl Reader<'_> {
+impl Files {
     fn document(&mut self, value: Value, location: &Location) {
         let Value::Object(mut members) = value else {
             let is_list = matches!(value, Value::Array(_));
@@ -299,11 +355,14 @@ impl Reader<'_> {
                     self.resource(members, kind, location);
                 }
             }
+            Some(Value::String(word)) if word.eq_ignore_ascii_case("task") => self.task(members, location),
             Some(kind) => {
                 let location = location.of_field("kind");
                 self.wrong.push(format!("{location}: kind: {}", kind::refused(&kind)));
             }
-            None if Kind::ALL.iter().any(|kind| members.contains_key(kind.collection())) => {
+            None if Kind::ALL.iter().any(|kind| members.contains_key(kind.collection()))
+                || members.contains_key("tasks") =>
+            {
                 self.lists(location)
             }
             None => self.wrong.push(format!("{location}: {}", kind::missing(&members))),
@@ -318,13 +377,14 @@ impl Reader<'_> {
             Err(error) => return self.not_yaml(&error, location.clone()),
         };
         let all = [
-            (Kind::Policy, lists.policies),
-            (Kind::Schedule, lists.schedules),
-            (Kind::Calendar, lists.calendars),
-            (Kind::Alert, lists.alerts),
+            (Some(Kind::Policy), lists.policies),
+            (Some(Kind::Schedule), lists.schedules),
+            (Some(Kind::Calendar), lists.calendars),
+            (Some(Kind::Alert), lists.alerts),
+            (None, lists.tasks),
         ];
         for (kind, items) in all {
-            let collection = kind.collection();
+            let collection = kind.map_or("tasks", Kind::collection);
             for (index, item) in items.into_iter().enumerate() {
                 let location = Location {
                     line: item.referenced.line() + location.document.first_line - 1,
@@ -335,6 +395,10 @@ impl Reader<'_> {
                     self.wrong.push(format!("{location}: {}: expected an object", location.path));
                     continue;
                 };
+                let Some(kind) = kind else {
+                    self.task(members, &location);
+                    continue;
+                };
                 if let (Some(namespace), false) = (&lists.namespace, members.contains_key("namespace")) {
                     members.insert("namespace".to_owned(), Value::String(namespace.clone()));
                 }
@@ -343,8 +407,19 @@ impl Reader<'_> {
         }
     }
 
+    fn task(&mut self, members: Map<String, Value>, location: &Location) {
+        if let Err(fault) = self.tasks.add(members) {
+            self.refuse(location, &[fault]);
+        }
+    }
+
     fn resource(&mut self, members: Map<String, Value>, kind: Kind, location: &Location) {
-        match resource::read(self.namespace, members, kind) {
+        if kind == Kind::Schedule && steps::has_steps(&members) {
+            // The tasks may come later.
+            self.jobs.push((members, location.clone()));
+            return;
+        }
+        match resource::read(&self.namespace, members, kind) {
             Ok((namespace, resource)) => {
                 self.entries.push(FileEntry { location: location.clone(), namespace, resource });
             }

@@ -21,7 +21,7 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    fn new(field: &str, message: impl Into<String>) -> Self {
+    pub(super) fn new(field: &str, message: impl Into<String>) -> Self {
         Self { field: field.to_owned(), message: message.into() }
     }
 }

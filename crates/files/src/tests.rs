@@ -277,3 +277,92 @@ fn fields_of_a_text_have_lines() {
     assert_eq!(lines.field("nothing"), None);
     assert_eq!(Lines::of("{").field("a"), None);
 }
+
+const JOB: &str = r#"kind: Schedule
+id: nightly
+triggers: [{cron: "0 2 * * *"}]
+policy: backups
+labels: {team: data}
+target: {http: {url: "http://a/list"}}
+steps:
+  - id: backup
+    events: 500
+    target: {http: {url: "http://a/backup"}}
+  - task: report
+    when: ALWAYS
+    policy: reports
+    payload: {of: nightly}
+---
+kind: Task
+id: report
+target: {http: {url: "http://a/report"}}
+payload: {of: nobody}
+"#;
+
+#[test]
+fn steps_are_schedules_that_follow_one_another() {
+    let (entries, wrong) = parse(JOB);
+    assert_eq!(wrong, [] as [&str; 0]);
+    let schedules: Vec<&v1::Schedule> = entries
+        .iter()
+        .map(|entry| match &entry.resource {
+            Resource::Schedule(schedule) => schedule,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let name = |id: &str| format!("namespaces/default/schedules/{id}");
+    let names: Vec<&str> = schedules.iter().map(|schedule| schedule.name.as_str()).collect();
+    assert_eq!(names, [name("nightly"), name("nightly.backup"), name("nightly.report")]);
+    let next = |schedule: &v1::Schedule| {
+        schedule.on_finish.as_ref().map(|on_finish| (on_finish.schedule.clone(), on_finish.when()))
+    };
+    assert_eq!(next(schedules[0]), Some(("nightly.backup".to_owned(), v1::FinishCondition::Unspecified)));
+    assert_eq!(next(schedules[1]), Some(("nightly.report".to_owned(), v1::FinishCondition::Always)));
+    assert_eq!(next(schedules[2]), None);
+    let policies: Vec<&str> = schedules.iter().map(|schedule| schedule.policy.as_str()).collect();
+    assert_eq!(policies, ["backups", "backups", "reports"]);
+    assert_eq!(schedules[1].labels, schedules[0].labels);
+    assert_eq!(
+        (schedules[0].triggers.len(), schedules[1].triggers.len(), schedules[1].events),
+        (1, 0, Some(500))
+    );
+    // What the step says counts, and each is where it is written.
+    let payload = tollgate_proto::json::to_json(schedules[2]);
+    assert_eq!(payload["payload"]["of"], "nightly");
+    let lines: Vec<u64> = entries.iter().map(|entry| entry.location.line()).collect();
+    assert_eq!(lines, [1, 8, 11]);
+}
+
+#[test]
+fn a_task_of_one_file_is_used_in_another() {
+    let mut files = Files::new("default");
+    files.read(&"job.yaml".into(), JOB.split("---").next().unwrap());
+    files.read(&"tasks.yaml".into(), "tasks:\n  - id: report\n    target: {http: {url: 'http://a/'}}\n");
+    let (entries, wrong) = files.end();
+    assert_eq!((entries.len(), wrong), (3, Vec::new()));
+}
+
+#[test]
+fn what_is_wrong_with_steps_is_said_where_they_are() {
+    let text = "kind: Schedule\nid: a\nonFinish: {schedule: b}\ntarget: {http: {url: 'http://a/'}}\nsteps:\n  \
+                - task: reprot\n  - id: x\n    triggers: [{cron: '@daily'}]\n  - events: 3\n  - 7\n---\n\
+                kind: Task\nid: report\n---\nkind: Task\nid: report\n---\nkind: Task\n---\n\
+                kind: Schedule\nid: b\nsteps: []\ntarget: {http: {url: 'http://a/'}}\n---\n\
+                kind: Schedule\nid: c\ntarget: {http: {url: 'http://a/'}}\nsteps:\n  - id: d\n    evnts: 3\n";
+    let (_, wrong) = parse(text);
+    let expected = [
+        "batch.yaml:16: id: \"report\" is the id of another task: each has one of its own",
+        "batch.yaml:18: id: is missing: write id: my-task",
+        "batch.yaml:3: onFinish: excludes steps, the first of which follows",
+        "batch.yaml:6: steps[0].task: \"reprot\" is no task of these files: write one as kind: Task; did you mean report?",
+        "batch.yaml:8: steps[1].triggers: a step has none: it follows the step before",
+        "batch.yaml:9: steps[2].id: is missing: write id: my-step, or task: with the id of a task",
+        "batch.yaml:10: steps[3]: expected an object",
+        "batch.yaml:22: steps: 0 steps are not allowed, expected 1 to 7",
+        "batch.yaml:30: evnts: no such field; did you mean events?",
+    ];
+    assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
+    for (wrong, expected) in wrong.iter().zip(expected) {
+        assert_eq!(wrong, expected);
+    }
+}

@@ -204,6 +204,8 @@ impl Scrape {
         let lists =
             "Attempts to fetch the list of a run, by what became of them, and runs whose list was given up";
         to.counters("tollgate_list_fetches", lists, "result", &made.lists)?;
+        let steps = "Ends of runs that another one follows, by what became of them";
+        to.counters("tollgate_chain_steps", steps, "result", &made.steps)?;
         let end_s = made.certificate_end_s().map(|end_s| end_s as f64);
         let ends = "When the port's certificate ends, since the Unix epoch; nothing without TLS";
         to.gauge_if("tollgate_certificate_end_seconds", ends, end_s)?;

@@ -163,6 +163,7 @@ fn delivery(policy: Option<Uuid>, explicit_release: bool) -> Delivery {
         launch_us: 0,
         checks: 0,
         cursor: None,
+        predecessor: None,
         explicit_release,
         spec: std::sync::Arc::new(RunSpec {
             schedule_uid: Uuid::nil(),
@@ -182,6 +183,7 @@ fn delivery(policy: Option<Uuid>, explicit_release: bool) -> Delivery {
             spread_s: None,
             start_within_s: None,
             check_again: CheckAgain::default(),
+            on_finish: None,
         }),
         item: None,
     }

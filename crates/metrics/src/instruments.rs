@@ -11,7 +11,7 @@ use tollgate_trace::Traces;
 use crate::histogram::Histogram;
 use crate::labels::{
     AlertMessage, Bound, CommitFailure, Counters, Delivered, Label as _, ListFetched, ReleaseAnswer, Role,
-    TakenFrom, TargetKind,
+    StepLaunched, TakenFrom, TargetKind,
 };
 use crate::owner::OwnerWatch;
 use crate::recent::Recent;
@@ -50,6 +50,7 @@ pub(crate) struct Instruments {
     pub(crate) refused: Counters<Bound>,
     pub(crate) alert_messages: Counters<AlertMessage>,
     pub(crate) lists: Counters<ListFetched>,
+    pub(crate) steps: Counters<StepLaunched>,
     /// When the port's certificate ends, in seconds since the epoch; none without TLS.
     pub(crate) certificate_end_s: AtomicI64,
     pub(crate) certificate_stale: AtomicBool,
@@ -81,6 +82,7 @@ impl Default for Instruments {
             refused: Counters::default(),
             alert_messages: Counters::default(),
             lists: Counters::default(),
+            steps: Counters::default(),
             certificate_end_s: AtomicI64::new(NO_CERTIFICATE),
             certificate_stale: AtomicBool::new(false),
         }
@@ -170,6 +172,11 @@ impl Metrics {
     /// Counts an attempt to fetch the list of a run, or one that is given up.
     pub fn list_fetched(&self, result: ListFetched) {
         self.0.lists.add(result, 1);
+    }
+
+    /// Counts ends of runs that another one follows, by what became of them.
+    pub fn step_launched(&self, result: StepLaunched, ends: u64) {
+        self.0.steps.add(result, ends);
     }
 
     /// When the certificate with which the port speaks ends, in seconds since the epoch.

@@ -156,6 +156,17 @@ pub enum ListFetched {
     GivenUp,
 }
 
+/// What became of the end of a run that another one follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepLaunched {
+    /// The next run has been made.
+    Launched,
+    /// Its schedule was paused, or it was missed in an outage.
+    Skipped,
+    /// Its schedule does not exist any more, or cannot be read.
+    Missing,
+}
+
 /// What became of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivered {
@@ -203,6 +214,7 @@ labels!(Bound: Connections = "connections", AddressConnections = "connections_of
     Reflection = "reflection", Quota = "quota", Outbox = "outbox", Pages = "pages",
     Submissions = "submissions");
 labels!(Delivered: Accepted = "accepted", Refused = "refused", Unclear = "unclear", NotSent = "not_sent");
+labels!(StepLaunched: Launched = "launched", Skipped = "skipped", Missing = "missing");
 labels!(ListFetched: Fetched = "fetched", Failed = "failed", GivenUp = "given_up");
 labels!(AlertMessage: Sent = "sent", Failed = "failed", Dropped = "dropped");
 labels!(CommitFailure: Fenced = "fenced", Failed = "failed", Unknown = "unknown");

@@ -22,7 +22,9 @@ mod watch;
 
 pub use histogram::Histogram;
 pub use instruments::Metrics;
-pub use labels::{AlertMessage, Bound, ListFetched, ReleaseAnswer, Role, TakenFrom, TargetKind};
+pub use labels::{
+    AlertMessage, Bound, ListFetched, ReleaseAnswer, Role, StepLaunched, TakenFrom, TargetKind,
+};
 pub use owner::OwnerWatch;
 pub use readiness::{Check, check};
 pub use router::{Sources, router};

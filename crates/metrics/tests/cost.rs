@@ -20,6 +20,7 @@ fn delivery(run: RunId) -> Delivery {
         launch_us: 0,
         checks: 0,
         cursor: None,
+        predecessor: None,
         explicit_release: true,
         spec: Arc::new(RunSpec {
             schedule_uid: Uuid::nil(),
@@ -39,6 +40,7 @@ fn delivery(run: RunId) -> Delivery {
             spread_s: None,
             start_within_s: None,
             check_again: CheckAgain::default(),
+            on_finish: None,
         }),
         item: None,
     }

@@ -12,6 +12,7 @@ pub mod event;
 pub mod items;
 mod items_from;
 pub mod names;
+mod on_finish;
 pub mod payload;
 pub mod policy;
 pub mod run;

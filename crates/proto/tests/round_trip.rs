@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate_core::items::{Item, UNITS_MAX, to_lines};
 use tollgate_core::model::{
-    CatchUp, CheckAgain, GapRule, Http2, HttpBatch, HttpItems, HttpTarget, ItemsFrom, KeyRule, KeyRules,
-    Limits, ListFormat, OnGuard, OverlapRule, PastPause, Pause, Payload, Policy, Reclaim, ReleaseMode,
-    RepeatRule, RetryPolicy, Schedule, SqsTarget, Target, Timing, Trigger, TtlFrom,
+    CatchUp, CheckAgain, FinishCondition, GapRule, Http2, HttpBatch, HttpItems, HttpTarget, ItemsFrom,
+    KeyRule, KeyRules, Limits, ListFormat, OnFinish, OnGuard, OverlapRule, PastPause, Pause, Payload, Policy,
+    Reclaim, ReleaseMode, RepeatRule, RetryPolicy, Schedule, SqsTarget, Target, Timing, Trigger, TtlFrom,
 };
 use tollgate_proto::convert::{Name, policy, schedule};
 use tollgate_proto::json::{from_json, to_json};
@@ -256,6 +256,15 @@ fn schedules() -> impl Strategy<Value = Schedule> {
                     start_within_s,
                     start_within_percent: None,
                     check_again,
+                    on_finish: priority.is_multiple_of(2).then(|| OnFinish {
+                        schedule: "other".to_owned(),
+                        when: [
+                            FinishCondition::AllSucceeded,
+                            FinishCondition::AnyFailed,
+                            FinishCondition::Always,
+                        ][usize::from(priority % 3)],
+                        events: finish_by_s.map(|_| events),
+                    }),
                     when_done: Default::default(),
                     pause,
                     past_pauses: vec![PastPause { since_us: us, until_us: us + 1 }],

@@ -11,6 +11,7 @@
 //! The clock and the fault points are crates of their own, because the store needs them and this crate needs the store.
 
 pub mod actor;
+pub mod follow;
 pub mod redact;
 pub mod room;
 pub mod status;

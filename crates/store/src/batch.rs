@@ -39,6 +39,8 @@ pub(crate) struct PutSchedules {
     pub(crate) policies: BTreeMap<Uuid, String>,
     /// By which calendars they go.
     pub(crate) links: Vec<LinkRow>,
+    /// Which schedules must exist, by namespace, because they follow.
+    pub(crate) nexts: BTreeMap<String, BTreeSet<String>>,
     seen: HashSet<Uuid>,
 }
 
@@ -205,6 +207,10 @@ impl PlanBatch {
         if let Some(uid) = schedule.policy_uid {
             step.policies.insert(uid, schedule.policy.clone().unwrap_or_default());
         }
+        if let Some(on_finish) = &schedule.on_finish {
+            let nexts = step.nexts.entry(schedule.namespace.clone()).or_default();
+            nexts.insert(on_finish.schedule.clone());
+        }
         for calendar in &schedule.timing.calendars {
             self.calendars.insert(HeldRow {
                 uid: calendar.uid,
@@ -254,6 +260,14 @@ pub(crate) fn judge_generations<'a>(
         }
     }
     Ok(())
+}
+
+/// Whether all schedules that follow exist: those `found` do.
+pub(crate) fn judge_nexts(wanted: &BTreeSet<String>, found: &[String]) -> Result<(), StoreError> {
+    match wanted.iter().find(|id| !found.contains(*id)) {
+        Some(id) => Err(StoreError::NotFound { what: format!("schedule {id:?}") }),
+        None => Ok(()),
+    }
 }
 
 /// Whether the names of all new schedules were free: those in `inserted` were.

@@ -2,6 +2,7 @@
 //!
 //! - [`plan`]: schedules, policies, children, audit (written by the Schedule Master).
 //! - [`emit`]: windows, scan tasks, the launch index (read and written by the Event Emitter).
+//! - [`follow`]: what follows the ends of runs.
 //! - [`handle`]: queue shards, their inboxes, runs and tokens (written by a shard's owner, through the fence).
 //! - [`history`]: what has ended; retention.
 //! - [`minutes`]: what became of events by the minute.
@@ -38,6 +39,7 @@ mod slot;
 
 pub mod columns;
 pub mod emit;
+pub mod follow;
 pub mod handle;
 pub mod history;
 pub mod items;
@@ -88,6 +90,7 @@ pub trait Store:
     + plan::PlanStore
     + plan::MasterStore
     + emit::EmitStore
+    + follow::FollowStore
     + handle::HandleStore
     + history::HistoryStore
     + history::RetentionStore

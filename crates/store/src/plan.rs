@@ -285,6 +285,10 @@ pub trait PlanStore: Send + Sync {
         after_id: Option<&str>,
         limit: u32,
     ) -> Result<Vec<Schedule>, StoreError>;
+    /// How many schedules stand one before the other in the longest chain above one, at most [`Predecessor::PLACES_MAX`].
+    async fn places_before(&self, namespace: &str, id: &str) -> Result<u32, StoreError>;
+    /// The ids of the schedules that a schedule follows, in their order.
+    async fn followed_by(&self, namespace: &str, id: &str, limit: u32) -> Result<Vec<String>, StoreError>;
     /// One policy by namespace and id.
     async fn policy(&self, namespace: &str, id: &str) -> Result<Option<Policy>, StoreError>;
     /// Many policies of a namespace by id; those that do not exist are left out.

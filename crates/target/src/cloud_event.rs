@@ -10,7 +10,7 @@ use std::io::Write as _;
 
 use chrono::{DateTime, SecondsFormat, Timelike as _, Utc};
 use serde_json::value::RawValue;
-use tollgate_core::model::{Delivery, RunSpec};
+use tollgate_core::model::{Delivery, Predecessor, RunSpec};
 use tollgate_trace::Traces;
 
 /// Media type of the body.
@@ -64,6 +64,9 @@ pub(crate) fn write(delivery: &Delivery, context: &EventContext, traceparent: Op
     if let Some(cursor) = &delivery.cursor {
         event.text("cursor", [cursor]);
     }
+    if let Some(before) = delivery.predecessor.as_deref() {
+        predecessor(&mut event, spec, before);
+    }
     event.text("release", [if delivery.explicit_release { "explicit" } else { "on_response" }]);
     if let (true, Some(url)) = (delivery.explicit_release, &context.release_url) {
         event.text("releaseurl", [url]);
@@ -79,6 +82,17 @@ pub(crate) fn write(delivery: &Delivery, context: &EventContext, traceparent: Op
         event.raw("data", &data);
     }
     event.end()
+}
+
+/// The run before, and how that ended: attributes of an event are flat.
+fn predecessor(event: &mut Object, spec: &RunSpec, before: &Predecessor) {
+    let run = format!("{:02x}-{}", before.shard, before.run);
+    event.text("predecessor", ["namespaces/", &spec.namespace, "/runs/", &run]);
+    let schedule = ["namespaces/", &spec.namespace, "/schedules/", &before.schedule_id];
+    event.text("predecessorschedule", schedule);
+    event.text("predecessoroutcome", [before.outcome()]);
+    event.number("predecessorsucceeded", before.counts.succeeded);
+    event.number("predecessorfailed", before.counts.badly());
 }
 
 /// What an event carries: the payload of its schedule, over that what all events of its run carry, over that its item. Of objects

@@ -95,6 +95,7 @@ pub(crate) fn spec(policy: &Policy) -> RunSpec {
         spread_s: None,
         start_within_s: None,
         check_again: CheckAgain::default(),
+        on_finish: None,
     }
 }
 

@@ -10,6 +10,7 @@
 //! (the Schedule Master).
 
 mod drive;
+mod follow;
 mod open;
 mod scan;
 mod service;
@@ -26,6 +27,7 @@ use tollgate_store::emit::{EmitStore, Frontier, WindowRow};
 use tollgate_trace::Traces;
 use uuid::Uuid;
 
+pub use follow::Follower;
 pub use service::EmitterService;
 pub use stats::EmitterStats;
 pub use tollgate_core::emit::Options;

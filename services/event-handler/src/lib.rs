@@ -13,6 +13,7 @@ mod answers;
 mod attempts;
 mod by_key;
 mod bypass;
+mod follows;
 mod items;
 mod lists;
 mod membership;
@@ -30,9 +31,10 @@ mod service;
 mod stores;
 mod trust;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dashmap::DashMap;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tollgate_clock::{Alarms, Clock};
@@ -42,6 +44,7 @@ use tollgate_core::own::{ReadTurns, Sizes};
 use tollgate_metrics::Metrics;
 use tollgate_metrics::sample::HandlerSample;
 use tollgate_secrets::Keys;
+use tollgate_service::follow::Follow;
 use tollgate_store::handle::HandleStore;
 use tollgate_store::look_up::LookUpStore;
 use tollgate_target::{ListClient, Post, Targets};
@@ -53,6 +56,7 @@ pub use stores::Stores;
 
 use attempts::Witness;
 use bypass::Bypass;
+use follows::{Wish, Wishes};
 use items::Items;
 use lists::Lists;
 use minutes::MinuteBook;
@@ -124,6 +128,8 @@ pub(crate) struct Shared {
     pub(crate) items: Items,
     /// Lists that are being fetched, or cannot be.
     pub(crate) lists: Lists,
+    /// Ends of runs whose next runs are to be launched.
+    pub(crate) wishes: Wishes,
     pub(crate) peers: Peers,
     pub(crate) options: Arc<Options>,
     /// This process, made anew at every start.
@@ -152,20 +158,27 @@ pub struct EventHandler {
     mail: alerts::Mail,
     /// What fetches the items of runs.
     client: ListClient,
+    /// What launches the runs that follow others, until it runs.
+    ends: Arc<Mutex<Option<Follows>>>,
 }
 
+/// What launches the runs that follow others, and where their ends come.
+type Follows = (Arc<dyn Follow>, mpsc::UnboundedReceiver<Wish>);
+
 impl EventHandler {
-    /// A handler over these parts of a store. Events go to the targets, messages of alerts by the post; lists come by the client.
+    /// A handler over these parts of a store. Events go to the targets, messages of alerts by the post; lists come by the client;
+    /// the follower launches what follows the ends of runs.
     /// Nothing happens before [`EventHandler::run`].
     pub fn new(
         stores: &Stores,
-        (targets, post, client): (Targets, Post, ListClient),
+        ((targets, post, client), follower): ((Targets, Post, ListClient), Arc<dyn Follow>),
         clock: Clock,
         peers: Peers,
         options: Options,
     ) -> Self {
         let process = uuid::Uuid::now_v7().simple().to_string();
         peers.set_own(&process);
+        let (wishes, ends) = Wishes::new();
         let trust = Trust::new(clock.clone(), options.lease_ttl_ms, options.exclusive_store);
         let shared = Shared {
             store: stores.roles.clone(),
@@ -178,6 +191,7 @@ impl EventHandler {
             payloads: Payloads::new(options.payload_bytes_max),
             items: Items::new(stores.roles.clone(), options.keys.clone(), options.item_bytes_max),
             lists: Lists::default(),
+            wishes,
             peers,
             options: Arc::new(options),
             process,
@@ -190,7 +204,8 @@ impl EventHandler {
             ended: EndedBadly::default(),
             turns: ReadTurns::new(Sizes::default()),
         };
-        Self { shared, mail: alerts::Mail::new(post), client }
+        let ends = Arc::new(Mutex::new(Some((follower, ends))));
+        Self { shared, mail: alerts::Mail::new(post), client, ends }
     }
 
     /// The gRPC service.
@@ -217,8 +232,16 @@ impl EventHandler {
             news::watch(news, stop.clone()),
             minutes::keep(minutes, stop.clone()),
             lists::run(self.shared.clone(), self.client.clone(), stop.clone()),
+            self.follow_ends(stop.clone()),
             alerts::run(self.shared.clone(), self.mail.clone(), stop)
         );
         self.shared.write_minutes(None).await;
+    }
+
+    async fn follow_ends(&self, stop: CancellationToken) {
+        let follows = self.ends.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((follower, ends)) = follows {
+            follows::run(self.shared.clone(), follower, ends, stop).await;
+        }
     }
 }

@@ -87,6 +87,7 @@ mod tests {
             spread_s: None,
             start_within_s: None,
             check_again: CheckAgain::default(),
+            on_finish: None,
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) enum Input {
     Sent { run: RunId, index: u32, attempt: u32, sent: Sent },
     /// A delivery was not made after all: the lease could no longer be trusted.
     Unsent { run: RunId, index: u32, attempt: u32 },
+    /// The run that follows by this message has been made, or is not to be.
+    Followed { message: Uuid },
     /// The keys of the items of a page, from that index on. `of`: the run, and the generation of its spec.
     KeysRead { of: (RunId, i64), first_index: u32, items: Vec<(String, u32)> },
     /// The page that holds an index cannot be read.

@@ -19,11 +19,14 @@ use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::*;
+use tollgate_event_emitter::Follower;
 use tollgate_event_handler::{EventHandler, Options, Peers, Stores};
 use tollgate_proto::convert::names;
 use tollgate_proto::v1;
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::event_handler_service_server::EventHandlerServiceServer;
+use tollgate_service::follow::Follow;
+use tollgate_service::wake::Wake;
 use tollgate_store::Store;
 use tollgate_store::plan::{Audit, PlanWrite};
 use tollgate_target::{ListClient, Post, PrivateAddresses, TargetOptions, Targets};
@@ -60,6 +63,11 @@ async fn start(store: Arc<dyn Store>) -> World {
     let secret = store.installation().await.unwrap().secret.try_into().unwrap();
     let stores = Stores::of(store.clone()).await.unwrap();
     let peers = Peers::new(&stores, secret, ClientTlsConfig::new());
+    let (waker, shards) = (peers.clone(), store.installation().await.unwrap().shards);
+    let wake: Wake = Arc::new(move |shard| waker.wake(shard));
+    let follower =
+        Follower::new((store.clone(), shards), Clock::system(), wake, 60_000_000, options.metrics.clone());
+    let ways = (ways, Arc::new(follower) as Arc<dyn Follow>);
     let handler = EventHandler::new(&stores, ways, Clock::system(), peers, options);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -172,6 +180,7 @@ fn schedule(policy: &Policy, address: SocketAddr) -> Schedule {
         start_within_s: None,
         start_within_percent: None,
         check_again: CheckAgain::default(),
+        on_finish: None,
         when_done: Default::default(),
         pause: None,
         labels: Default::default(),

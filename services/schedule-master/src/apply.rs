@@ -28,6 +28,7 @@ use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::progress::Progress;
+use judge::Planned;
 
 /// The most errors in an answer.
 const ERRORS_MAX: usize = 1000;
@@ -101,6 +102,14 @@ fn chunks<T>(items: Vec<T>, most: usize) -> impl Iterator<Item = Vec<T>> {
         let chunk: Vec<T> = items.by_ref().take(most.max(1)).collect();
         Some(chunk).filter(|chunk| !chunk.is_empty())
     })
+}
+
+/// What is planned, which is in the order of its levels, level by level.
+fn levels(planned: Vec<Planned>) -> impl Iterator<Item = Vec<Planned>> {
+    let ends = planned.chunk_by(|one, next| one.level == next.level).map(<[_]>::len);
+    let ends: Vec<usize> = ends.collect();
+    let mut planned = planned.into_iter();
+    ends.into_iter().map(move |end| planned.by_ref().take(end).collect())
 }
 
 /// Reports refusals in an answer.
@@ -250,17 +259,15 @@ impl ScheduleMaster {
             progress.begin(CallStage::Write, plan.changes());
             let most = self.options().apply_chunk;
             // Those above stand before those below are written.
-            let levels = plan.policies.chunk_by(|one, next| one.level == next.level).map(<[_]>::len);
-            let levels: Vec<usize> = levels.collect();
-            let mut policies = plan.policies.into_iter();
-            for level in levels {
-                self.write(policies.by_ref().take(level).collect(), most, &mut response, progress).await?;
+            for level in levels(plan.policies) {
+                self.write(level, most, &mut response, progress).await?;
             }
             // Each is a transaction over all schedules that go by it.
             self.write(plan.calendars, 1, &mut response, progress).await?;
             let schedules = self.judged_again(plan.schedules, &actor, &mut response).await?;
-            for changes in [schedules, plan.alerts] {
-                self.write(changes, most, &mut response, progress).await?;
+            // What follows is there before what it follows.
+            for level in levels(schedules).chain([plan.alerts]) {
+                self.write(level, most, &mut response, progress).await?;
             }
         }
         results::count_unlisted(&mut response);

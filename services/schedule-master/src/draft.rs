@@ -11,6 +11,7 @@ use tollgate_proto::{FieldError, field, v1};
 use tonic::Status;
 use uuid::Uuid;
 
+use crate::chains::Links;
 use crate::dates::{self, Calendars};
 use crate::secrets::refuse_envelopes;
 use crate::{ScheduleMaster, parents};
@@ -90,7 +91,7 @@ pub(crate) fn too_many_units(
 }
 
 impl ScheduleMaster {
-    /// As [`draft`], with its calendars and its policy looked up.
+    /// As [`draft`], with its calendars, its policy and what follows looked up.
     pub(crate) async fn drafted(
         &self,
         message: &v1::Schedule,
@@ -127,7 +128,11 @@ impl ScheduleMaster {
                 }
                 let found = found.map(|policy| (policy.uid, policy.shard));
                 put_under(&mut draft.schedule, found, self.inner.shards);
-                Ok(draft)
+                let links = &mut Links::default();
+                match self.chain_fault(&draft.schedule, stored.is_some(), links).await? {
+                    Some(fault) => Err(fault.into()),
+                    None => Ok(draft),
+                }
             }
             (Ok(_), Some(missing)) => Err(missing.into()),
             (Err(mut errors), missing) => {

@@ -15,6 +15,7 @@ mod audit;
 mod backfill;
 mod by_hand;
 mod calendars;
+mod chains;
 mod change;
 mod dates;
 mod done;

@@ -25,7 +25,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tollgate_auth::Door;
 use tollgate_clock::Clock;
-use tollgate_event_emitter::Emitter;
+use tollgate_event_emitter::{Emitter, Follower};
 use tollgate_event_handler::{EventHandler, Peers, Stores};
 use tollgate_gateway::{Bodies, Hosts, Port};
 use tollgate_metrics::trace::Traces;
@@ -35,6 +35,7 @@ use tollgate_proto::v1::event_handler_service_server::EventHandlerServiceServer;
 use tollgate_proto::v1::schedule_master_service_server::ScheduleMasterServiceServer;
 use tollgate_schedule_master::ScheduleMaster;
 use tollgate_secrets::Keys;
+use tollgate_service::follow::Follow;
 use tollgate_service::wake::Wake;
 use tollgate_store::Store;
 use tollgate_target::{ListClient, Post, TargetOptions, Targets};
@@ -217,7 +218,17 @@ impl Parts {
                 ..targets.clone()
             };
             let options = handler_options(config, address, &metrics, &keys);
-            let handler = EventHandler::new(&stores, ways(targets)?, clock.clone(), peers.clone(), options);
+            let shards = store.installation().await?.shards;
+            let late_after_us = emitter_options(config).late_after_us();
+            let follower = Follower::new(
+                (store.clone(), shards),
+                clock.clone(),
+                wake.clone(),
+                late_after_us,
+                metrics.clone(),
+            );
+            let ways = (ways(targets)?, Arc::new(follower) as Arc<dyn Follow>);
+            let handler = EventHandler::new(&stores, ways, clock.clone(), peers.clone(), options);
             let service = EventHandlerServiceServer::new(handler.service());
             services.add_service(service.max_decoding_message_size(config.message_max));
             services.add_service(handler.peer_service());

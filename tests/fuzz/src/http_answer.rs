@@ -146,6 +146,7 @@ fn delivery(address: &str) -> Delivery {
         spread_s: None,
         start_within_s: None,
         check_again: Default::default(),
+        on_finish: None,
     };
     Delivery {
         event_id: EventKeyring::new(&[9; 32]).id(EventRef { shard: 4, run, index: 3 }),
@@ -154,6 +155,7 @@ fn delivery(address: &str) -> Delivery {
         events: 7,
         launch_us: 1_780_000_000_000_000,
         cursor: None,
+        predecessor: None,
         explicit_release: false,
         spec: Arc::new(spec),
         checks: 0,

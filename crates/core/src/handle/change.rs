@@ -149,6 +149,9 @@ pub struct ShardSchedule {
     /// Until when it rests after the end of its last run; 0 where it does not.
     #[serde(default)]
     pub rest_until_us: i64,
+    /// First runs of chains that go on, for the ends of which the next run waits or is skipped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chains: Vec<RunId>,
 }
 
 impl ShardSchedule {
@@ -196,6 +199,7 @@ impl ShardSchedule {
     pub(super) fn follow(&mut self, old: &Self) {
         (self.cursor, self.cursor_us) = (old.cursor.clone(), old.cursor_us);
         self.rest_until_us = self.rest_until_us.max(old.rest_until_us);
+        self.chains.clone_from(&old.chains);
         self.earlier.clone_from(&old.earlier);
         if old.generation > 0 {
             self.earlier.push((old.generation, old.changed_us));
@@ -251,6 +255,8 @@ pub struct Changes {
     pub forwards: Vec<(u16, Message)>,
     /// Inbox messages that this commit carries out: exactly these rows go.
     pub inbox_done: Vec<Uuid>,
+    /// New messages for this shard itself, for what is to be done once this commit is durable.
+    pub inbox_new: Vec<Message>,
     /// New runs; one that exists already stays as it is.
     pub runs_new: Vec<Run>,
     /// Runs as they are now (every column that can change).

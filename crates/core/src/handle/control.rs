@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::change::ShardSchedule;
 use super::release::Release;
-use crate::model::{Pause, Policy, RunId, Sent};
+use crate::model::{ChainRoot, Pause, Policy, RunEnd, RunId, Sent};
 
 /// A message with the id under which it is stored, which makes posting it twice harmless.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +39,27 @@ impl Message {
         bytes[5..12].copy_from_slice(&event[..7]);
         bytes[12..].copy_from_slice(&release.attempt.unwrap_or_default().to_be_bytes());
         Self { id: Uuid::from_bytes(bytes), control: Control::Release { release } }
+    }
+
+    /// The end of a chain, for the shard in which it began. One chain has one message.
+    pub fn chain_ended(root: ChainRoot) -> Self {
+        let digest = Sha256::new().chain_update(b"chain").chain_update(root.run.0.as_bytes()).finalize();
+        let mut bytes = [u8::MAX; 16];
+        bytes[4..].copy_from_slice(&digest[..12]);
+        let control = Control::ChainEnded { schedule_uid: root.schedule_uid, run: root.run };
+        Self { id: Uuid::from_bytes(bytes), control }
+    }
+
+    /// The end of a run that another one follows: for the run's own shard. It is read after what else waits; one end has one id.
+    pub fn run_ended(end: RunEnd) -> Self {
+        let digest = Sha256::new()
+            .chain_update(b"ended")
+            .chain_update(end.of.run.0.as_bytes())
+            .chain_update(end.ended_us.to_be_bytes())
+            .finalize();
+        let mut bytes = [u8::MAX; 16];
+        bytes[4..].copy_from_slice(&digest[..12]);
+        Self { id: Uuid::from_bytes(bytes), control: Control::RunEnded { end } }
     }
 
     /// Whether no release has an id from this one on: neither those of today nor those of versions before, which sort by
@@ -131,6 +152,19 @@ pub enum Control {
     Release {
         /// What was released and how.
         release: Release,
+    },
+    /// A run of this shard has ended that another one follows, or that ends a chain. The message goes once the one is launched, or
+    /// the shard is told in which the chain began.
+    RunEnded {
+        /// Which run, how, and what follows.
+        end: RunEnd,
+    },
+    /// A chain has ended that began in this shard.
+    ChainEnded {
+        /// The schedule of its first run.
+        schedule_uid: Uuid,
+        /// Its first run.
+        run: RunId,
     },
     /// Deliveries that the shard's former owner has begun, and whose answers it still waits for. They are not made
     /// again before their time is over.

@@ -140,6 +140,9 @@ impl Shard {
         run.next_index = run.events;
         run.finished_us = Some(now.wall_us);
         self.gone.insert(run.id, self.pending_commit(), false);
+        if let Some(spec) = self.specs.get(&(run.schedule_uid, run.generation)).cloned() {
+            self.run_ended(&run, &spec);
+        }
         self.pending.changes.runs_changed.push(run);
         self.pending.urgent = true;
     }
@@ -151,11 +154,12 @@ impl Shard {
             return;
         }
         let (uid, rule) = (run.row.schedule_uid, run.spec.overlap);
-        let scheduled = run.row.kind == RunKind::Scheduled;
+        let is_automatic = run.row.kind.is_automatic();
         let schedule = self.schedules.entry(uid).or_default();
         let other = schedule.active.other_than(id);
+        let chain = schedule.chain().filter(|_| other.is_none());
         let rest_until_us = schedule.rest_until_us();
-        if !scheduled || other.is_none() && rest_until_us <= now.wall_us {
+        if !is_automatic || other.or(chain).is_none() && rest_until_us <= now.wall_us {
             if schedule.buffered == Some(id) {
                 schedule.buffered = None;
             }
@@ -170,9 +174,10 @@ impl Shard {
                 self.arm_window(id);
             }
             OverlapRule::Skip | OverlapRule::BufferOne => {
-                let reason = match other {
-                    Some(other) => format!("overlap: the run {other} was unfinished"),
-                    None => "overlap: its schedule rested after the run before".to_owned(),
+                let reason = match (other, chain) {
+                    (Some(other), _) => format!("overlap: the run {other} was unfinished"),
+                    (None, Some(first)) => format!("overlap: the chain of the run {first} was unfinished"),
+                    (None, None) => "overlap: its schedule rested after the run before".to_owned(),
                 };
                 self.skip(id, reason, now);
             }
@@ -385,8 +390,12 @@ impl Shard {
                 if run.row.started_us.is_none() {
                     run.row.started_us = Some(now.wall_us.max(run.start_us()));
                     run.row.state = RunState::Running;
-                    let schedule = self.schedules.get(&run.row.schedule_uid);
-                    run.row.cursor_in = schedule.and_then(|s| s.row.as_ref()).and_then(|r| r.cursor.clone());
+                    // The run before may have handed on its own.
+                    if run.row.predecessor.is_none() || run.row.cursor_in.is_none() {
+                        let schedule = self.schedules.get(&run.row.schedule_uid);
+                        run.row.cursor_in =
+                            schedule.and_then(|s| s.row.as_ref()).and_then(|r| r.cursor.clone());
+                    }
                 }
                 self.pending.runs.insert(id);
                 let (key, policy) = ((id, index), run.row.policy_uid);
@@ -464,6 +473,7 @@ impl Shard {
             cursor: self.cursor_for(run, token.row.checks),
             explicit_release: run.spec.target.releases_explicitly(token.policy.is_some()),
             spec: run.spec.clone(),
+            predecessor: run.row.predecessor.clone(),
             item_in: run.spec.items_of(run.row.kind),
         }));
     }

@@ -20,7 +20,7 @@ impl Shard {
     /// change the decision.
     fn may_launch_early(&self, run: &LiveRun, now: Now) -> bool {
         let schedule = self.schedules.get(&run.row.schedule_uid);
-        let is_free = |s: &LiveSchedule| s.active.is_empty() && s.rest_until_us() <= now.wall_us;
+        let is_free = |s: &LiveSchedule| s.is_free() && s.rest_until_us() <= now.wall_us;
         schedule.is_none_or(is_free) || run.spec.overlap == OverlapRule::Allow
     }
 

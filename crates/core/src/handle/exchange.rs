@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::batch::TokenBatch;
 use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, Unstarted};
 use super::release::Answer;
-use crate::model::{ItemsIn, Now, Policy, Run, RunId, RunSpec};
+use crate::model::{ItemsIn, Now, Policy, Predecessor, Run, RunEnd, RunId, RunSpec};
 
 /// Tuning of the machine.
 #[derive(Clone, Debug)]
@@ -95,6 +95,8 @@ pub struct Send {
     pub checks: u32,
     /// From an earlier run of the schedule; the latest one where the event has come again.
     pub cursor: Option<String>,
+    /// The run of which the end made this one.
+    pub predecessor: Option<Box<Predecessor>>,
     /// Whether the consumer must release.
     pub explicit_release: bool,
     /// Schedule, target, payload.
@@ -128,6 +130,13 @@ pub enum Effect {
         /// The answer.
         answer: Answer,
     },
+    /// Launch the run that follows the end of another one; then say so: [`Shard::followed`](super::Shard::followed).
+    Follow {
+        /// The message that says so.
+        message: Uuid,
+        /// The end.
+        end: RunEnd,
+    },
 }
 
 impl Effect {
@@ -135,7 +144,7 @@ impl Effect {
     pub(super) fn delivers(&self) -> Option<(RunId, u32)> {
         match self {
             Self::Send(send) => Some((send.run, send.index)),
-            Self::Reply { .. } => None,
+            Self::Reply { .. } | Self::Follow { .. } => None,
         }
     }
 }

@@ -46,6 +46,11 @@ pub enum Reason {
         /// The event's launch time.
         launch_us: i64,
     },
+    /// The chain goes on that began with an earlier run of its schedule, and the overlap rule makes it wait.
+    BehindChain {
+        /// That run.
+        first: RunId,
+    },
     /// An earlier run of its schedule is unfinished, and the overlap rule makes it wait.
     Buffered {
         /// That run.

@@ -100,6 +100,7 @@ impl Shard {
         self.pending.urgent = true;
         let (uid, delay_s) = (run.row.schedule_uid, run.spec.delay_after_finish_s);
         self.gone.insert(id, self.pending_commit(), false);
+        self.run_ended(&run.row, &run.spec);
         self.pending.changes.runs_changed.push(run.row);
         if let Some(delay_s) = delay_s {
             self.rest_after(uid, id, delay_s, now);
@@ -145,8 +146,7 @@ impl Shard {
 
     /// The run that waits for the others of its schedule goes, once these have ended and the schedule has rested.
     pub(super) fn launch_buffered(&mut self, uid: Uuid, now: Now) {
-        let Some(schedule) = self.schedules.get_mut(&uid).filter(|schedule| schedule.active.is_empty())
-        else {
+        let Some(schedule) = self.schedules.get_mut(&uid).filter(|schedule| schedule.is_free()) else {
             return;
         };
         let rest_until_us = schedule.rest_until_us();

@@ -33,7 +33,7 @@ impl Shard {
         {
             return;
         }
-        if !schedule.active.is_empty() || schedule.buffered.is_some() {
+        if !schedule.is_free() || schedule.buffered.is_some() {
             // Where it rests after each run, each end brings the next timer.
             if row.rest_until_us > 0 && !row.deleted {
                 return;

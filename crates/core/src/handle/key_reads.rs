@@ -394,7 +394,7 @@ mod tests {
         while shard.poll_commit(NOW).is_some() {
             let sent = shard.committed(NOW).into_iter().filter_map(|effect| match effect {
                 Effect::Send(send) => Some(send),
-                Effect::Reply { .. } => None,
+                Effect::Reply { .. } | Effect::Follow { .. } => None,
             });
             sends.extend(sent);
         }

@@ -358,6 +358,16 @@ impl Active {
 }
 
 impl LiveSchedule {
+    /// The first run of a chain that goes on, for the end of which the next run waits.
+    pub(super) fn chain(&self) -> Option<RunId> {
+        self.row.as_ref().and_then(|row| row.chains.first().copied())
+    }
+
+    /// Whether no run of it is unfinished, and no chain.
+    pub(super) fn is_free(&self) -> bool {
+        self.active.is_empty() && self.chain().is_none()
+    }
+
     /// Whether there is nothing to remember of it.
     pub(super) fn is_idle(&self) -> bool {
         self.row.is_none() && self.blocked_us.is_none() && self.buffered.is_none() && self.active.is_empty()

@@ -38,6 +38,8 @@ const BEHIND_MAX: usize = 8;
 
 /// Said where it waits behind more, or behind runs under another policy.
 const BEHIND: &str = "not known yet: earlier runs of its schedule are unfinished";
+/// Said where it waits for the end of a chain.
+const BEHIND_CHAIN: &str = "not known: the chain that an earlier run of its schedule began goes on";
 /// Said where [`WAITING_RUNS_MAX`] are exceeded.
 const TOO_MANY_WAIT: &str = "not known: more than 5,000 runs wait under its policy";
 
@@ -219,6 +221,9 @@ impl Shard {
     fn behind(&self, run: &LiveRun, places: &Places, now: Now) -> Expected {
         let row = &run.row;
         let schedule = self.schedules.get(&row.schedule_uid);
+        if schedule.is_some_and(|schedule| schedule.chain().is_some()) {
+            return Expected::NotKnown(BEHIND_CHAIN);
+        }
         let active = schedule.map(|schedule| &schedule.active);
         let before: Vec<RunId> =
             active.into_iter().flat_map(|active| active.all()).take(BEHIND_MAX + 1).collect();

@@ -24,9 +24,10 @@ impl Shard {
             reasons.extend(wait_us.map(|wait_us| Reason::TargetAskedToWait { wait_us }));
             if schedule.buffered == Some(run.row.id) {
                 let until_us = schedule.rest_until_us();
-                reasons.push(match schedule.active.first() {
-                    Some(behind) => Reason::Buffered { behind },
-                    None => Reason::Resting { until_us },
+                reasons.push(match (schedule.active.first(), schedule.chain()) {
+                    (Some(behind), _) => Reason::Buffered { behind },
+                    (None, Some(first)) => Reason::BehindChain { first },
+                    (None, None) => Reason::Resting { until_us },
                 });
             }
         }

@@ -270,7 +270,7 @@ impl Shard {
         }
         effects.retain(|effect| match effect {
             Effect::Send(send) => self.is_wanted(send),
-            Effect::Reply { .. } => true,
+            Effect::Reply { .. } | Effect::Follow { .. } => true,
         });
         effects
     }

@@ -42,8 +42,13 @@ impl Shard {
             return;
         }
         self.pending.urgent = true;
-        if matches!(&message.control, Control::ScheduleChanged { onward, .. } if !onward.is_empty()) {
+        let stays = match &message.control {
             // Until it has been passed on.
+            Control::ScheduleChanged { onward, .. } => !onward.is_empty(),
+            Control::RunEnded { .. } => true,
+            _ => false,
+        };
+        if stays {
             self.messages.insert_for_later(message.id, ());
         } else {
             self.messages.insert(message.id, self.pending_commit(), ());
@@ -86,6 +91,8 @@ impl Shard {
                 self.pending.changes.pause = Some(self.pause.clone());
             }
             Control::PauseShard { .. } => {}
+            Control::ChainEnded { schedule_uid, run } => self.chain_ended(schedule_uid, run, now),
+            Control::RunEnded { end } => self.wish_next(message.id, end),
             Control::UnderWay { deliveries } => self.under_way_elsewhere(deliveries, now),
             Control::Sent { run, index, attempt, sent } => self.sent(run, index, attempt, sent, now),
             Control::Release { release } => self.recorded(release, now),

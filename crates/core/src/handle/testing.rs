@@ -61,6 +61,7 @@ pub(crate) fn schedule() -> Schedule {
         start_within_s: None,
         start_within_percent: None,
         check_again: CheckAgain::default(),
+        on_finish: None,
         when_done: Default::default(),
         pause: None,
         past_pauses: Vec::new(),
@@ -93,6 +94,7 @@ pub(super) fn live_run(schedule_uid: Uuid, launch_us: i64) -> LiveRun {
         spread_s: None,
         start_within_s: None,
         check_again: CheckAgain::default(),
+        on_finish: None,
     };
     let run = Run {
         shard: 3,

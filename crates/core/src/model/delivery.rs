@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{EventId, RunSpec};
+use super::{EventId, Predecessor, RunSpec};
 
 /// Everything that a target needs to deliver one event once.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct Delivery {
     pub checks: u32,
     /// The cursor that an earlier run of the schedule left; the latest one where the event has come again.
     pub cursor: Option<String>,
+    /// The run of which the end made this one.
+    pub predecessor: Option<Box<Predecessor>>,
     /// Whether the consumer must release the token.
     pub explicit_release: bool,
     /// Schedule, policy, target, payload.

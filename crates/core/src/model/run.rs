@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::{CheckAgain, ItemsFrom, OverlapRule, Payload, RetryPolicy, SECOND_US, Schedule, Stagger, Target};
+use super::{
+    CheckAgain, ItemsFrom, OnFinish, OverlapRule, Payload, Predecessor, RetryPolicy, SECOND_US, Schedule,
+    Stagger, Target,
+};
 
 /// Id of a run, derived from its schedule and launch time, so that emitting twice is harmless.
 ///
@@ -49,6 +52,15 @@ pub enum RunKind {
     /// A user, with data of their own for its events: those have items. A version that does not know this kind passes such a
     /// run over.
     Submitted,
+    /// The end of another run. A version that does not know this kind passes such a run over.
+    Followed,
+}
+
+impl RunKind {
+    /// Whether no user has asked for it: what falls due while another run is unfinished is for the overlap rule to decide.
+    pub fn is_automatic(self) -> bool {
+        matches!(self, Self::Scheduled | Self::Followed)
+    }
 }
 
 /// Where a run stands.
@@ -166,6 +178,9 @@ pub struct RunSpec {
     pub start_within_s: Option<i64>,
     /// Guards for `next_check_time`.
     pub check_again: CheckAgain,
+    /// What follows its runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_finish: Option<OnFinish>,
 }
 
 /// Where that is what the events of a run carry of their own.
@@ -230,6 +245,7 @@ impl RunSpec {
             spread_s: schedule.spread_s,
             start_within_s: schedule.start_within_s,
             check_again: schedule.check_again.clone(),
+            on_finish: schedule.on_finish.clone(),
         }
     }
 
@@ -245,9 +261,10 @@ impl RunSpec {
         Stagger { start_within_s, spread_s, events: run.events }
     }
 
-    /// How long after the run's launch time its first event falls due. What a user starts now starts now.
+    /// How long after the run's launch time its first event falls due. What a user starts now starts now, and so does what follows
+    /// another run.
     pub fn start_delay_us(&self, run: &Run) -> i64 {
-        if matches!(run.kind, RunKind::Manual | RunKind::Submitted) {
+        if matches!(run.kind, RunKind::Manual | RunKind::Submitted | RunKind::Followed) {
             0
         } else {
             self.stagger(run).delay_us(self.schedule_uid)
@@ -300,6 +317,9 @@ pub struct Run {
     pub cursor_in: Option<String>,
     /// The last cursor that its own consumers gave.
     pub cursor_out: Option<String>,
+    /// The run of which the end made this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predecessor: Option<Box<Predecessor>>,
     /// When it was emitted.
     pub emitted_us: i64,
     /// When its first event was acquired.

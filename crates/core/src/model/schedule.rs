@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{CalendarUse, DateRange, Payload, SECOND_US, Stagger, Target};
+use super::{CalendarUse, DateRange, OnFinish, Payload, SECOND_US, Stagger, Target};
 
 /// One rule that says when a schedule fires; a schedule fires at the union of its triggers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -307,6 +307,9 @@ pub struct Schedule {
     pub start_within_percent: Option<u32>,
     /// Guards for `next_check_time`.
     pub check_again: CheckAgain,
+    /// What follows its runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_finish: Option<OnFinish>,
     /// What becomes of it once it never fires again.
     #[serde(default)]
     pub when_done: WhenDone,

@@ -8,6 +8,8 @@
 //! machine, and what its successor must know is [`Kept`]; before it has read its inbox it decides nothing; one that is to stop
 //! starts nothing more, waits a moment for answers, and hands the shard over. Not here: IO, tasks, channels.
 
+use uuid::Uuid;
+
 use crate::handle::change::Changes;
 use crate::handle::control::{Control, UnderWay};
 use crate::handle::release::{Answer, Release};
@@ -346,6 +348,11 @@ impl<C> Owner<C> {
     /// The page that holds an index cannot be read.
     pub fn keys_unreadable(&mut self, of: (RunId, i64), index: u32, now: Now) {
         self.machine.keys_unreadable(of, index, now);
+    }
+
+    /// The run that follows by this message has been made, or is not to be: see [`Shard::followed`].
+    pub fn followed(&mut self, message: Uuid) {
+        self.machine.followed(message);
     }
 
     /// A delivery was not made after all: the lease could no longer be trusted.

@@ -280,6 +280,7 @@ pub(crate) mod tests {
             start_within_s: None,
             start_within_percent: None,
             check_again: CheckAgain::default(),
+            on_finish: None,
             when_done: Default::default(),
             pause: None,
             past_pauses: Vec::new(),

@@ -19,6 +19,8 @@ pub(crate) struct World {
     pub(crate) sends: Vec<Send>,
     /// Answers that came as effects.
     pub(crate) replies: Vec<(u64, Answer)>,
+    /// Ends that another run is to follow, by their messages.
+    pub(crate) ends: Vec<(Uuid, RunEnd)>,
     /// What was posted to other shards.
     pub(crate) forwards: Vec<(u16, Message)>,
     /// Nothing waits unread in the inbox.
@@ -37,8 +39,8 @@ impl World {
         let store = Store { policies, ..Store::default() };
         let now = Now { wall_us: START_US, mono_us: 5 * SECOND_US };
         let shard = Shard::new(0, options.clone(), store.state(), 7, now);
-        let (sends, replies, forwards) = (Vec::new(), Vec::new(), Vec::new());
-        Self { shard, store, now, options, sends, replies, forwards, inbox_is_read: true, messages: 0 }
+        let (sends, replies, ends, forwards) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { shard, store, now, options, sends, replies, ends, forwards, inbox_is_read: true, messages: 0 }
     }
 
     pub(crate) fn with_policy(policy: &Policy) -> Self {
@@ -74,6 +76,7 @@ impl World {
                     self.sends.push(send);
                 }
                 Effect::Reply { reply, answer } => self.replies.push((reply, answer)),
+                Effect::Follow { message, end } => self.ends.push((message, end)),
             }
         }
     }

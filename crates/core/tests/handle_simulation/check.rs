@@ -26,6 +26,7 @@ fn limit_of_key(policy: &Policy, key: &str) -> u32 {
 impl World {
     /// One transaction, and what must hold of it.
     pub(crate) fn commit_checked(&mut self, shard: u16, changes: &Changes, decided_us: i64) {
+        self.check_behind_chains(shard, changes);
         let store = &mut self.stores[usize::from(shard)];
         let (whole, changes) = (changes, &store.flat(changes));
         let reclaimed = self.model.check_freed(store, shard, changes, decided_us);
@@ -335,6 +336,7 @@ impl World {
         }
         self.model.check_acknowledged(&self.stores);
         self.check_cursors();
+        self.check_chains();
         let slots = 0..self.processes.len();
         for (slot, shard, owner) in
             slots.flat_map(|slot| self.processes[slot].owners.iter().map(move |(shard, o)| (slot, shard, o)))

@@ -199,6 +199,7 @@ impl World {
                 self.check_send(at, &send);
                 self.deliver(at, send);
             }
+            Effect::Follow { message, end } => self.wish_next(at, message, end),
             Effect::Reply { reply, answer } => {
                 if let Some(release) = self.owner(at).and_then(|o| o.replies.remove(&reply)) {
                     self.check_answer(at.shard, &release, &answer);

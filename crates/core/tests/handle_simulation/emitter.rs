@@ -347,7 +347,7 @@ impl World {
         is_new
     }
 
-    fn late_after_us(&self) -> i64 {
+    pub(crate) fn late_after_us(&self) -> i64 {
         self.emitters[0].options.late_after_us()
     }
 }

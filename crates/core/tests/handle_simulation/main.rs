@@ -17,6 +17,7 @@
 
 mod bug;
 mod calls;
+mod chains;
 mod check;
 mod commit;
 mod consumer;

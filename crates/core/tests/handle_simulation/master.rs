@@ -273,6 +273,7 @@ impl World {
         schedule.start_within_s = random.percent(20).then(|| random.within(1, 20));
         schedule.retry.attempts_max = random.within(1, 5) as u32;
         schedule.retry.retry_lost = random.percent(50);
+        schedule.on_finish = self.some_next(&schedule.id.clone());
     }
 
     /// Chooses a policy; the schedule lives where that does.
@@ -449,6 +450,7 @@ fn schedule(number: u128) -> Schedule {
         start_within_s: None,
         start_within_percent: None,
         check_again: CheckAgain { count_max: 2, horizon_s: 60, slot_s: 5, on_guard: OnGuard::Refuse },
+        on_finish: None,
         when_done: Default::default(),
         pause: None,
         past_pauses: Vec::new(),

@@ -66,6 +66,8 @@ pub(crate) struct Model {
     /// Runs that must exist in the end, and launches that may have one.
     pub(crate) expected: BTreeMap<RunId, (Uuid, i64, RunKind)>,
     allowed: BTreeSet<RunId>,
+    /// Runs after which none was launched, because of a pause, an outage or a deletion.
+    pub(crate) ended_chains: BTreeSet<RunId>,
     /// Runs of which dead events were tried again.
     pub(crate) came_back: BTreeSet<RunId>,
     /// Runs that an emitter has handed over.
@@ -96,6 +98,10 @@ impl Model {
 
     pub(crate) fn allow(&mut self, uid: Uuid, launch_us: i64) {
         self.allowed.insert(RunId::derive(uid, launch_us));
+    }
+
+    pub(crate) fn allow_run(&mut self, run: RunId) {
+        self.allowed.insert(run);
     }
 
     pub(crate) fn is_allowed(&self, id: RunId) -> bool {

@@ -31,6 +31,8 @@ states! {
     Moved, LongWay, Forwarded, ForwardedAgain, Withdrawn, Revived, CancelledByHand, Deleted, Buffered, LimitBelowHeld, KeyFull,
     KeysRead, PassedOver, OutOfOrder, TreeFull, FloorUnmet, ParentChanged,
     TookSeveral, CountedAsMost, AboveLimit, TokensKept,
+    // Chains.
+    FollowedHere, FollowedElsewhere, FollowedBefore, NotFollowed, ChainEnded, BehindChain,
     // Masters and emitters.
     MasterDied, Swept, ToldByAnother, ClockJump, EmitterFrozen, EmitterDied, TaskRedone, EmittedTwice, EmittedStale, DoubtSettled,
     WindowScannedAfterChange, ScannedAfterPause, PostedTwice, TaskLost, PutOff,

@@ -138,6 +138,7 @@ pub(crate) fn in_peace(mut policy: Policy, has_units: bool) -> Policy {
 pub(crate) fn seen_in(reason: &Reason) -> Option<Seen> {
     match reason {
         Reason::Buffered { .. } => Some(Seen::Buffered),
+        Reason::BehindChain { .. } => Some(Seen::BehindChain),
         Reason::AboveLimit { .. } => Some(Seen::AboveLimit),
         Reason::TokensKept { .. } => Some(Seen::TokensKept),
         Reason::Above { holds, .. } => seen_in(holds),

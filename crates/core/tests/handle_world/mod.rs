@@ -60,6 +60,7 @@ pub(crate) fn spec(schedule: u128, policy: Option<&Policy>) -> RunSpec {
         spread_s: None,
         start_within_s: None,
         check_again: CheckAgain { count_max: 2, horizon_s: 3600, slot_s: 60, on_guard: OnGuard::Refuse },
+        on_finish: None,
     }
 }
 

@@ -155,6 +155,9 @@ impl Store {
         let flat = self.flat(changes);
         self.apply_batches(changes);
         let changes = &flat;
+        for message in &changes.inbox_new {
+            self.inbox.entry(message.id).or_insert_with(|| message.clone());
+        }
         for id in &changes.inbox_done {
             self.inbox.remove(id);
         }

@@ -326,4 +326,47 @@ pub(crate) const BUGS: &[Planted] = &[
             ),
         ],
     },
+    Planted {
+        name: "EndsInMemoryOnly",
+        breaks: "The end of a run that another one follows is not written: it goes with its owner.",
+        edits: &[edit("handle/follow.rs", "self.pending.changes.inbox_new.push(message.clone());", "")],
+    },
+    Planted {
+        name: "EndsDoneWhenRead",
+        breaks: "The next owner takes the end of a run for followed as soon as it has read it.",
+        edits: &[edit("handle/steer.rs", "Control::RunEnded { .. } => «true»", "false")],
+    },
+    Planted {
+        name: "NextOfEachEnd",
+        breaks: "A run that ends twice is followed by two runs.",
+        edits: &[edit(
+            "model/follow.rs",
+            ".chain_update(b\"follows\") .chain_update(«before.as_bytes()»)",
+            "self.ended_us.to_be_bytes()",
+        )],
+    },
+    Planted {
+        name: "ChainWithoutEnd",
+        breaks: "A chain that comes back to its beginning goes on for ever.",
+        edits: &[edit(
+            "model/follow.rs",
+            "on_finish.when.holds(run) && «place < Predecessor::PLACES_MAX»",
+            "true",
+        )],
+    },
+    Planted {
+        name: "ConditionIgnored",
+        breaks: "A run follows whatever end of the one before.",
+        edits: &[edit("model/follow.rs", "«on_finish.when.holds(run)» && place", "true")],
+    },
+    Planted {
+        name: "ChainNotWaitedFor",
+        breaks: "The next run of a schedule starts while the chain of the one before goes on.",
+        edits: &[edit("handle/live.rs", "self.active.is_empty() && «self.chain().is_none()»", "true")],
+    },
+    Planted {
+        name: "ChainEndUntold",
+        breaks: "A chain of which the last run has no schedule that follows is waited for for ever.",
+        edits: &[edit("model/follow.rs", "next.is_some() || «root.is_some()»", "false")],
+    },
 ];

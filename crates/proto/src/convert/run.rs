@@ -3,7 +3,7 @@
 use tollgate_core::model::{Counts, Run, RunId, RunKind, RunState};
 use uuid::Uuid;
 
-use super::{names, timestamp};
+use super::{names, on_finish, timestamp};
 use crate::field::FieldError;
 use crate::v1;
 
@@ -22,6 +22,7 @@ pub fn to_message(run: &Run, policy_id: Option<&str>) -> v1::Run {
             RunKind::Manual => v1::RunKind::Manual,
             RunKind::Backfill => v1::RunKind::Backfill,
             RunKind::Submitted => v1::RunKind::Submitted,
+            RunKind::Followed => v1::RunKind::Followed,
         }
         .into(),
         state: state(run.state, run.counts.badly() > 0).into(),
@@ -36,11 +37,15 @@ pub fn to_message(run: &Run, policy_id: Option<&str>) -> v1::Run {
         start_time: run.started_us.map(timestamp),
         finish_time: run.finished_us.map(timestamp),
         shard: u32::from(run.shard),
+        predecessor: run
+            .predecessor
+            .as_deref()
+            .map(|before| on_finish::predecessor_to_message(before, &run.namespace)),
         ..v1::Run::default()
     }
 }
 
-fn counts(counts: &Counts) -> v1::RunCounts {
+pub(super) fn counts(counts: &Counts) -> v1::RunCounts {
     v1::RunCounts {
         succeeded: counts.succeeded,
         failed: counts.failed,
@@ -52,7 +57,7 @@ fn counts(counts: &Counts) -> v1::RunCounts {
 }
 
 /// `badly`: some events ended so.
-fn state(state: RunState, badly: bool) -> v1::RunState {
+pub(super) fn state(state: RunState, badly: bool) -> v1::RunState {
     match state {
         RunState::Emitted => v1::RunState::Emitted,
         RunState::Listing => v1::RunState::Listing,

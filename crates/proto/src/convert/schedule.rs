@@ -12,7 +12,8 @@ use uuid::Uuid;
 
 use super::check::Check;
 use super::{
-    Name, duration_of_ms, duration_of_s, items, items_from, names, pause, payload, target, timestamp, timing,
+    Name, duration_of_ms, duration_of_s, items, items_from, names, on_finish, pause, payload, target,
+    timestamp, timing,
 };
 use crate::field::FieldError;
 use crate::v1;
@@ -60,6 +61,7 @@ pub fn to_core(
     let overlap = overlap(&mut check, message.overlap);
     let delay_after_finish_s = delay_after_finish_s(&mut check, message, overlap);
     let check_again = check_again(&mut check, message.check_again.as_ref());
+    let on_finish = on_finish::to_core(&mut check, message.on_finish.as_ref(), name);
     let finish_by_s = check.s("finish_by", message.finish_by.as_ref(), &WINDOW_S);
     let spread_s = check.s("spread", message.spread.as_ref(), &WINDOW_S);
     let when_done = when_done(&mut check, message, &timing);
@@ -89,6 +91,7 @@ pub fn to_core(
         start_within_s,
         start_within_percent: message.start_within_percent,
         check_again,
+        on_finish,
         when_done,
         pause: stored.and_then(|stored| stored.pause.clone()),
         past_pauses: stored.map_or_else(Vec::new, |stored| stored.past_pauses.clone()),
@@ -367,6 +370,10 @@ pub fn to_message(schedule: &Schedule) -> v1::Schedule {
             }
             .into(),
         }),
+        on_finish: schedule
+            .on_finish
+            .as_ref()
+            .map(|on_finish| on_finish::to_message(on_finish, &schedule.namespace)),
         when_done: when_done.into(),
         delete_after: delete_after_s.map(duration_of_s),
         labels: schedule.labels.clone(),

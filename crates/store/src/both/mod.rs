@@ -10,6 +10,7 @@ mod ask;
 mod by_hand;
 mod calendar;
 mod emit;
+mod follow;
 mod history;
 mod items;
 mod keys;

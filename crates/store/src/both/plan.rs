@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use tollgate_core::handle::control::Message;
-use tollgate_core::model::{Policy, Schedule, SkipReason};
+use tollgate_core::model::{Policy, Predecessor, Schedule, SkipReason};
 use tollgate_core::plan::Notice;
 use tollgate_core::plan::done::RunsLeft;
 use uuid::Uuid;
@@ -21,7 +21,7 @@ use super::{
 use crate::StoreError;
 use crate::batch::{
     BatchStep, Expected, PlanBatch, PutPolicy, PutSchedules, USERS_NAMED, judge_generations, judge_names,
-    judge_policies, judge_users,
+    judge_nexts, judge_policies, judge_users,
 };
 use crate::failure::Failure;
 use crate::plan::{
@@ -74,6 +74,19 @@ impl<D: Driver> PlanStore for D {
             page.extend(self.list_schedules(namespace, filter, Some(&last), missing).await?);
         }
         Ok(page)
+    }
+
+    async fn places_before(&self, namespace: &str, id: &str) -> Result<u32, StoreError> {
+        let places_max = i64::from(Predecessor::PLACES_MAX);
+        let ask = Ask::new(sql!("schedules_before")).bind(namespace).bind(id.to_owned()).bind(places_max);
+        let rows: Vec<(i64,)> = self.rows(Whom::People, ask).await?;
+        Ok(rows.first().map_or(0, |(places,)| u32::try_from(*places).unwrap_or(u32::MAX)))
+    }
+
+    async fn followed_by(&self, namespace: &str, id: &str, limit: u32) -> Result<Vec<String>, StoreError> {
+        let ask = Ask::new(sql!("schedules_into")).bind(namespace).bind(id.to_owned()).bind(i64::from(limit));
+        let rows: Vec<(String,)> = self.rows(Whom::People, ask).await?;
+        Ok(rows.into_iter().map(|(id,)| id).collect())
     }
 
     async fn policy(&self, namespace: &str, id: &str) -> Result<Option<Policy>, StoreError> {
@@ -359,6 +372,12 @@ async fn put_schedules<DB: Engine>(
         tx.execute(Ask::new(sql!("schedules_update")).set(&step.replaced)?).await?;
         drop_children(tx, &uids, registry).await?;
     }
+    for (namespace, nexts) in &step.nexts {
+        let wanted: Vec<String> = nexts.iter().cloned().collect();
+        let ask = Ask::new(sql!("schedules_next")).bind(namespace.clone()).set(&wanted)?;
+        let found: Vec<(String,)> = tx.rows(ask).await?;
+        judge_nexts(nexts, &found.into_iter().map(|(id,)| id).collect::<Vec<_>>())?;
+    }
     registry.add(&step.children);
     tx.execute(Ask::new(sql!("children_insert")).set(&step.children)?).await?;
     tx.execute(Ask::new(sql!("specs_insert")).set(&step.specs)?).await?;
@@ -372,6 +391,13 @@ async fn drop_schedules<DB: Engine>(
 ) -> Result<(), Failure> {
     let uids: Vec<Uuid> = gone.iter().map(|expected| expected.uid).collect();
     hold_schedules(tx, gone, &uids).await?;
+    let named_max = i64::try_from(USERS_NAMED + 1).unwrap_or(i64::MAX);
+    let ask = Ask::new(sql!("schedules_followed")).set(&uids)?.bind(named_max);
+    let followed: Vec<(Uuid, String)> = tx.rows(ask).await?;
+    for expected in gone {
+        let before = followed.iter().filter(|(uid, _)| *uid == expected.uid).map(|(_, id)| id.clone());
+        judge_users(expected, "follows the schedules", &before.collect::<Vec<_>>())?;
+    }
     drop_children(tx, &uids, registry).await?;
     tx.execute(Ask::new(sql!("schedules_delete")).set(&uids)?).await?;
     link(tx, &uids, &[]).await

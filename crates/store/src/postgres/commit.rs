@@ -13,7 +13,7 @@ use sqlx::{PgConnection, Row as _};
 use uuid::Uuid;
 
 use super::driver::tx;
-use crate::both::{insert_runs, insert_skipped};
+use crate::both::{insert_messages, insert_runs, insert_skipped};
 use crate::columns::{Dialect, Part, PostgresQuery, Row, compose, with_parts};
 use crate::failure::Failure;
 use crate::line::{Fence, FencedCommit, no_such_run};
@@ -141,6 +141,9 @@ async fn write_rest(connection: &mut PgConnection, shard: i32, rows: &ChangeRows
     insert_skipped(&mut tx(connection), &rows.skipped).await?;
     if let Some(pause) = &rows.pause {
         sqlx::query(both_sql!("shard_pause_write")).bind(shard).bind(pause).execute(&mut *connection).await?;
+    }
+    if !rows.inbox_new.is_empty() {
+        insert_messages(&mut tx(connection), shard, &rows.inbox_new).await?;
     }
     delete(connection, sql!("inbox_delete"), shard, &rows.inbox_done).await
 }

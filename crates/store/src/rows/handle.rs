@@ -315,6 +315,7 @@ fn keys(events: &[(RunId, u32)]) -> Vec<EventKey> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangeRows {
     pub(crate) inbox_done: Vec<Uuid>,
+    pub(crate) inbox_new: Vec<MessageRow>,
     pub(crate) runs_new: Vec<RunRow>,
     pub(crate) runs_changed: Vec<RunRow>,
     pub(crate) runs_withdrawn: Vec<Uuid>,
@@ -345,7 +346,13 @@ impl ChangeRows {
         let tokens = self.tokens_put.len() + self.tokens_gone.len();
         let unstarted = self.unstarted_put.len() + self.unstarted_gone.len();
         let history = self.ended.len() + self.history.len() + self.history_gone.len();
-        runs + batches + tokens + unstarted + history + self.skipped.len() + self.inbox_done.len()
+        runs + batches
+            + tokens
+            + unstarted
+            + history
+            + self.skipped.len()
+            + self.inbox_done.len()
+            + self.inbox_new.len()
     }
 
     /// The rows of changes. Where one key is put twice, the last one counts.
@@ -376,6 +383,7 @@ impl ChangeRows {
         let (ended, history) = pack(&changes.history);
         Ok(Self {
             inbox_done: changes.inbox_done.clone(),
+            inbox_new: message_rows(&changes.inbox_new)?,
             runs_new: run_rows(&changes.runs_new),
             runs_changed,
             runs_withdrawn: changes.runs_withdrawn.iter().map(|run| run.0).collect(),
@@ -406,7 +414,10 @@ impl ChangeRows {
         let is_all = uids.iter().all(|uids| uids.is_empty())
             && (self.runs_new.is_empty() && self.tokens_put.is_empty() && self.tokens_gone.is_empty())
             && (self.history_gone.is_empty() && self.schedules.is_empty() && self.policies.is_empty())
-            && (self.skipped.is_empty() && self.pause.is_none() && self.policies_deleted.is_empty());
+            && (self.inbox_new.is_empty()
+                && self.skipped.is_empty()
+                && self.pause.is_none()
+                && self.policies_deleted.is_empty());
         !is_all
     }
 }

@@ -432,6 +432,7 @@ fn stands_in(uid: Uuid, generation: i64, error: &StoreError) -> ShardSchedule {
         earlier: Vec::new(),
         home: None,
         rest_until_us: 0,
+        chains: Vec::new(),
     }
 }
 

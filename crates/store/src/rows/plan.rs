@@ -32,6 +32,7 @@ row! {
             items: String,
             policy_uid: Option<Uuid>,
             policy_id: Option<String>,
+            next_id: Option<String>,
             time_zone: String,
             paused: bool,
             labels: JsonText,
@@ -65,6 +66,7 @@ impl ScheduleNew {
             namespace: schedule.namespace,
             id: schedule.id,
             policy_id: schedule.policy,
+            next_id: schedule.on_finish.map(|on_finish| on_finish.schedule),
         })
     }
 }

@@ -3,7 +3,7 @@
 use tollgate_core::model::{Counts, Run, RunId, Skipped};
 use uuid::Uuid;
 
-use super::{Word, corrupt, count, int, shard_of, text};
+use super::{Word, corrupt, count, int, json, parse, shard_of, text};
 use crate::StoreError;
 use crate::columns::row;
 
@@ -22,6 +22,7 @@ row! {
             kind: String,
             emitted_us: i64,
             units_max: i32,
+            predecessor: Option<String>,
         }
         changing {
             generation: i64,
@@ -79,6 +80,8 @@ impl From<&Run> for RunRow {
             cursor_out: run.cursor_out.as_deref().map(text),
             emitted_us: run.emitted_us,
             units_max: int(run.units_max),
+            // It is made of numbers, words and an id: that cannot fail.
+            predecessor: run.predecessor.as_ref().and_then(|before| json(before).ok()),
             started_us: run.started_us,
             finished_us: run.finished_us,
         }
@@ -134,6 +137,7 @@ fn read_run(row: RunRow) -> Result<Run, (&'static str, String)> {
         cursor_out: row.cursor_out,
         emitted_us: row.emitted_us,
         units_max: count("units_max", row.units_max)?,
+        predecessor: row.predecessor.as_deref().map(|text| parse("predecessor", text)).transpose()?,
         started_us: row.started_us,
         finished_us: row.finished_us,
     })

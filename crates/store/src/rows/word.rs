@@ -26,6 +26,7 @@ impl Word for RunKind {
         (Self::Manual, "MANUAL"),
         (Self::Backfill, "BACKFILL"),
         (Self::Submitted, "SUBMITTED"),
+        (Self::Followed, "FOLLOWED"),
     ];
 }
 
@@ -82,7 +83,7 @@ mod tests {
 
     #[test]
     fn words_are_those_of_json() {
-        as_in_json::<RunKind>(4);
+        as_in_json::<RunKind>(5);
         as_in_json::<RunState>(8);
         as_in_json::<SkipReason>(4);
         as_in_json::<TokenState>(3);

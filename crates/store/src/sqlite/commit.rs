@@ -10,7 +10,7 @@ use sqlx::SqliteConnection;
 
 use super::driver::tx;
 use super::plain;
-use crate::both::{insert_runs, insert_skipped};
+use crate::both::{insert_messages, insert_runs, insert_skipped};
 use crate::failure::Failure;
 use crate::line::FencedCommit;
 use crate::rows::{ChangeRows, json};
@@ -46,6 +46,9 @@ async fn write_rest(connection: &mut SqliteConnection, shard: i32, rows: &Change
     insert_skipped(&mut tx(connection), &rows.skipped).await?;
     if let Some(pause) = &rows.pause {
         sqlx::query(both_sql!("shard_pause_write")).bind(shard).bind(pause).execute(&mut *connection).await?;
+    }
+    if !rows.inbox_new.is_empty() {
+        insert_messages(&mut tx(connection), shard, &rows.inbox_new).await?;
     }
     carry_out(connection, sql!("inbox_delete"), shard, &rows.inbox_done).await
 }

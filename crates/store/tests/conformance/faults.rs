@@ -339,7 +339,8 @@ const BEFORE_BATCHES: &str =
     ALTER TABLE policies DROP COLUMN parent_uid; ALTER TABLE policies DROP COLUMN adopts;
     ALTER TABLE schedules DROP COLUMN items; ALTER TABLE runs DROP COLUMN sorted_to; DROP TABLE unstarted_events;
     DROP VIEW ended_events; DROP TABLE ended_batches;
-    ALTER TABLE runs DROP COLUMN units_max;
+    ALTER TABLE runs DROP COLUMN units_max; ALTER TABLE runs DROP COLUMN predecessor;
+    DROP INDEX schedules_next; ALTER TABLE schedules DROP COLUMN next_id;
     DROP TABLE item_pages; DROP TABLE item_runs; DROP TABLE submissions;
     ALTER TABLE shard_policies DROP COLUMN deleted_us;
     UPDATE schema_compatibility SET oldest = 6; DELETE FROM _sqlx_migrations WHERE version > 6";

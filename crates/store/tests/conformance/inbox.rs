@@ -141,6 +141,8 @@ pub(crate) async fn all_messages_round_trip(place: &Place) {
         Control::UnderWay {
             deliveries: vec![UnderWay { run, index: 3, attempt: 2, doubtful: true, grace_ms: 5_000 }],
         },
+        Control::ChainEnded { schedule_uid: one.uid, run },
+        Control::RunEnded { end: super::chains::end() },
         Control::Sent { run, index: 3, attempt: 2, sent: Sent::Accepted },
         Control::Sent {
             run,

@@ -11,6 +11,7 @@
 mod alerts;
 mod batches;
 mod calendars;
+mod chains;
 mod claimed;
 mod corrupt;
 mod done;
@@ -128,6 +129,8 @@ conformance! {
         texts_are_replaced_where_nobody_was_faster;
     listing: runs_that_wait_for_items_are_found_fairly a_list_that_is_fetched_anew_takes_the_place_of_what_was_left
         who_has_lost_a_shard_writes_nothing_of_its_lists a_list_that_is_given_up_ends_its_run_and_is_recorded;
+    chains: what_follows_is_there_and_stays chains_are_walked_upwards an_end_waits_until_it_has_been_followed
+        what_follows_is_launched_once the_end_of_a_chain_is_told_once;
     inbox: inbox_is_idempotent inbox_done_deletes_exactly forwards_are_posted_before
         forwards_survive_a_fenced_commit unreadable_messages_are_passed_over
         what_is_posted_under_a_lease_is_there_for_the_next_owner corrupt_message_is_left_out

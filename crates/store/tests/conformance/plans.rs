@@ -10,10 +10,11 @@ use super::place::Place;
 
 /// What SQLite may read from one end to the other: tables with few rows, whatever is stored, and results of a part of the
 /// same statement.
-const SHORT: [&str; 19] = [
+const SHORT: [&str; 20] = [
     "CONSTANT",
     "alert_changes",
     "api_keys",
+    "before",
     "counted",
     "free",
     "launch_shards",

@@ -55,6 +55,7 @@ pub(crate) fn schedule(id: &str) -> Schedule {
         start_within_s: Some(90),
         start_within_percent: Some(3),
         check_again: CheckAgain::default(),
+        on_finish: None,
         when_done: Default::default(),
         pause: None,
         past_pauses: vec![PastPause { since_us: NOON_US - 2, until_us: NOON_US - 1 }],
@@ -228,6 +229,7 @@ pub(crate) fn shard_schedule(schedule: &Schedule) -> ShardSchedule {
         earlier: Vec::new(),
         home: Some(4),
         rest_until_us: 5,
+        chains: vec![RunId::derive(schedule.uid, NOON_US)],
     }
 }
 

@@ -64,6 +64,7 @@ pub(crate) fn event(target: impl Into<AnyTarget>, index: u32) -> Delivery {
         spread_s: None,
         start_within_s: None,
         check_again: Default::default(),
+        on_finish: None,
     };
     Delivery {
         event_id: EventKeyring::new(&[9; 32]).id(EventRef { shard: 4, run, index }),
@@ -73,6 +74,7 @@ pub(crate) fn event(target: impl Into<AnyTarget>, index: u32) -> Delivery {
         launch_us: LAUNCH_US,
         checks: 0,
         cursor: None,
+        predecessor: None,
         explicit_release: false,
         spec: Arc::new(spec),
         item: None,

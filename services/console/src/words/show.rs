@@ -231,6 +231,7 @@ pub(crate) fn made_by(kind: RunKind) -> &'static str {
         RunKind::Manual => "hand",
         RunKind::Backfill => "backfill",
         RunKind::Submitted => "submitted",
+        RunKind::Followed => "the run before",
         RunKind::Unspecified => "",
     }
 }

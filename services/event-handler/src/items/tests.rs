@@ -157,6 +157,7 @@ fn spec(items: &str) -> RunSpec {
         spread_s: None,
         start_within_s: None,
         check_again: CheckAgain::default(),
+        on_finish: None,
     }
 }
 

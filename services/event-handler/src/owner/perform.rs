@@ -18,6 +18,7 @@ use tollgate_target::Leave;
 
 use super::load::wait_to_try;
 use super::{Life, Owner};
+use crate::follows::Wish;
 use crate::items::{ItemRef, Unread};
 use crate::routes::{Input, Replied};
 
@@ -67,6 +68,7 @@ impl Owner {
                 self.begun.remove(&(run, index, attempt));
                 life.unsent(run, index, attempt, now);
             }
+            Input::Followed { message } => life.followed(message),
             Input::KeysRead { of, first_index, items } => life.keys_read(of, first_index, items, now),
             Input::KeysUnreadable { of, index } => life.keys_unreadable(of, index, now),
             Input::Release { release, namespace, reply } => {
@@ -158,6 +160,10 @@ impl Owner {
             match effect {
                 Effect::Send(send) => self.deliver(send),
                 Effect::Reply { reply, answer } => self.reply(reply, answer),
+                Effect::Follow { message, end } => {
+                    let (shard, owner) = (self.lease.shard, self.loopback.clone());
+                    self.shared.wishes.leave(Wish { shard, message, end, owner });
+                }
             }
         }
     }
@@ -211,6 +217,7 @@ impl Owner {
             launch_us: send.launch_us,
             checks: send.checks,
             cursor: send.cursor,
+            predecessor: send.predecessor,
             explicit_release: send.explicit_release,
             spec: send.spec,
             item: None,

@@ -216,6 +216,10 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
         Reason::Buffered { behind } => {
             reason(Code::Overlap, format!("an earlier run of its schedule, {behind}, is unfinished"))
         }
+        Reason::BehindChain { first } => reason(
+            Code::Overlap,
+            format!("the chain goes on that an earlier run of its schedule, {first}, has begun"),
+        ),
         Reason::Resting { until_us } => reason(
             Code::Overlap,
             format!("its schedule rests after its last run, for another {}", seconds(until_us - now_us)),
@@ -410,6 +414,9 @@ fn freed_by(explained: &Explanation) -> String {
         (_, Some(Reason::KeyRateLimited { .. })) => "Time, or a higher rate of its key.".to_owned(),
         (_, Some(Reason::SchedulePaused(_) | Reason::PolicyPaused(_) | Reason::AllPaused(_))) => {
             "Resuming what is paused.".to_owned()
+        }
+        (_, Some(Reason::BehindChain { .. })) => {
+            "The end of the last run of that chain, or its cancellation.".to_owned()
         }
         (_, Some(Reason::Buffered { .. })) => "The end of the earlier run, or its cancellation.".to_owned(),
         (_, Some(Reason::RateLimited { .. })) => format!("Time, or a higher rate{of}."),

@@ -93,6 +93,7 @@ fn of_resource(name: &str) -> Option<Value> {
         "Schedule.start_within" | "CheckAgain.slot" => {
             json!({"pattern": format!("^({})s$", up_to(1, DAY_S))})
         }
+        "OnFinish.events" => json!({"minimum": 1, "maximum": 10_000_000}),
         "Schedule.units" => json!({"minimum": 1, "maximum": 1000}),
         "ScheduleItem.units" | "Item.units" => json!({"minimum": 0, "maximum": 1000}),
         "Schedule.start_within_percent" => json!({"minimum": 1, "maximum": 100}),

@@ -17,6 +17,7 @@ use super::warnings::Notes;
 use super::{Gathered, Given, Key, Refusal, ResourceRef, chunks, key};
 use crate::alerts::drafted;
 use crate::audit::Deed;
+use crate::chains::Links;
 use crate::change::Change;
 use crate::draft::{draft, no_policy, too_many_units};
 use crate::progress::Progress;
@@ -37,7 +38,7 @@ pub(super) struct Planned {
     pub(super) result: Option<v1::ApplyResult>,
     /// What was given, of a schedule that is to be judged again once its calendars are written: they change it, too.
     pub(super) again: Option<Box<v1::Schedule>>,
-    /// How many policies that are given stand above it.
+    /// How many policies that are given stand above it; how many schedules follow it.
     pub(super) level: usize,
 }
 
@@ -183,6 +184,7 @@ impl ScheduleMaster {
             // Judging does not wait for anything: let others have their turn.
             tokio::task::yield_now().await;
         }
+        self.judge_chains(&mut planning.schedules, refusals).await?;
         for chunk in chunks(given.alerts, CHUNK) {
             let stored = self.stored_alerts(&chunk).await?;
             progress.add(chunk.len());
@@ -196,6 +198,33 @@ impl ScheduleMaster {
             }
         }
         Ok(planning)
+    }
+
+    /// What follows schedules, as all of them will be; those that follow are written first.
+    async fn judge_chains(
+        &self,
+        schedules: &mut [Planned],
+        refusals: &mut Vec<Refusal>,
+    ) -> Result<(), Status> {
+        let mut links = Links::default();
+        let after = |planned: &Planned| {
+            planned.change.after().next().is_some_and(|(schedule, _)| schedule.on_finish.is_some())
+        };
+        if !schedules.iter().any(after) {
+            return Ok(());
+        }
+        for planned in &*schedules {
+            planned.change.after().for_each(|(schedule, _)| links.know(schedule));
+        }
+        for planned in schedules.iter_mut() {
+            let Some((schedule, _)) = planned.change.after().next() else { continue };
+            let level = links.below(schedule);
+            let fault = self.chain_fault(schedule, !planned.is_new, &mut links).await?;
+            refuse(refusals, &planned.reference, fault.into_iter().collect());
+            planned.level = level;
+        }
+        schedules.sort_by_key(|planned| planned.level);
+        Ok(())
     }
 
     fn judge_alert(

@@ -191,6 +191,7 @@ pub(crate) fn schedule(number: u128, zone: &str, triggers: Vec<Trigger>) -> Sche
         start_within_s: None,
         start_within_percent: None,
         check_again: CheckAgain::default(),
+        on_finish: None,
         when_done: Default::default(),
         pause: None,
         labels: std::collections::BTreeMap::new(),

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use tollgate_files::{FileEntry, Location, Resource, given_twice, parse, wrong_values};
+use tollgate_files::{FileEntry, Files, Location, Resource, given_twice, wrong_values};
 use tollgate_proto::json::to_rest_json;
 use tollgate_proto::v1;
 use tonic::{Response, Status};
@@ -188,11 +188,12 @@ fn name_of(entry: &FileEntry) -> &str {
 /// # Errors
 /// Everything that is wrong with the files, one line each.
 pub(crate) fn read_files(files: &[String], namespace: &str) -> anyhow::Result<Vec<FileEntry>> {
-    let (mut entries, mut wrong) = (Vec::new(), Vec::new());
+    let mut parsed = Files::new(namespace);
     for file in files {
         let (name, text) = read(file)?;
-        parse(&name, &text, namespace, &mut entries, &mut wrong);
+        parsed.read(&name, &text);
     }
+    let (mut entries, mut wrong) = parsed.end();
     wrong.extend(given_twice(&entries));
     if !wrong.is_empty() {
         // Nothing is sent, so what the service would refuse is said here, as far as it can be known.

@@ -1,0 +1,214 @@
+//! What follows a run: the next step of its chain.
+//!
+//! In: a run that has ended, and what its schedule says of that. Out: whether another run follows, and what that one knows of the
+//! one before it. Invariant: the id of a run that follows is made of the id of the one before, so that there is one of it, however
+//! often the end is told.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use super::{Counts, OverlapRule, Run, RunId, RunKind, RunSpec, RunState, SECOND_US};
+
+/// After what end of a run another one follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum FinishCondition {
+    /// Every event has succeeded.
+    #[default]
+    AllSucceeded,
+    /// Some event has failed, died, expired or been lost; or the run's items could not be fetched.
+    AnyFailed,
+    /// It has ended, however: also where it was cancelled.
+    Always,
+}
+
+impl FinishCondition {
+    /// Whether a run has ended like this.
+    pub fn holds(self, run: &Run) -> bool {
+        let not_listed = run.state == RunState::Skipped && run.events == 0;
+        match self {
+            Self::Always => run.state != RunState::Skipped || not_listed,
+            Self::AllSucceeded => run.state == RunState::Finished && run.counts.succeeded == run.events,
+            Self::AnyFailed => run.counts.badly() > 0 || not_listed,
+        }
+    }
+}
+
+/// What is launched when a run of a schedule has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnFinish {
+    /// The id of the schedule in the same namespace of which a run follows.
+    pub schedule: String,
+    /// After what end.
+    #[serde(default)]
+    pub when: FinishCondition,
+    /// How many events that run has, where that schedule is not to say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u32>,
+}
+
+/// The first run of a chain, where the next run of its schedule waits for the end of the whole chain, or is skipped for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChainRoot {
+    /// The queue shard that owned it.
+    pub shard: u16,
+    /// Its schedule.
+    pub schedule_uid: Uuid,
+    /// Its id.
+    pub run: RunId,
+}
+
+/// The run before, of which the end made a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Predecessor {
+    /// The queue shard that owned it.
+    pub shard: u16,
+    /// Its id.
+    pub run: RunId,
+    /// Its schedule's id.
+    pub schedule_id: String,
+    /// Its place in the chain, from 1.
+    pub place: u8,
+    /// How it ended.
+    pub state: RunState,
+    /// How its events ended.
+    pub counts: Counts,
+    /// Who waits for the end of the chain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<ChainRoot>,
+}
+
+impl Predecessor {
+    /// The most runs that one chain has.
+    pub const PLACES_MAX: u8 = 8;
+
+    /// How it ended, in the words of a release: FAILED where some event ended badly, or the run got no items; else CANCELLED where
+    /// it was; else SUCCEEDED.
+    pub fn outcome(&self) -> &'static str {
+        match self.state {
+            _ if self.counts.badly() > 0 => "FAILED",
+            RunState::Cancelled => "CANCELLED",
+            RunState::Skipped => "FAILED",
+            _ => "SUCCEEDED",
+        }
+    }
+}
+
+/// The end of a run that another one follows, or that ends a chain for whose end somebody waits, until that is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnd {
+    /// The namespace's id.
+    pub namespace: String,
+    /// The run, as the next one sees it.
+    pub of: Predecessor,
+    /// When it ended.
+    pub ended_us: i64,
+    /// The last cursor that its consumers gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// What follows; nothing where the chain ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<OnFinish>,
+}
+
+impl RunEnd {
+    /// What is to be done about the end of `run`, if anything is: nothing follows where it ended otherwise than its spec asks for,
+    /// or is the last that its chain may have.
+    pub fn of(run: &Run, spec: &RunSpec) -> Option<Self> {
+        let place = run.place();
+        let follows = |on_finish: &&OnFinish| on_finish.when.holds(run) && place < Predecessor::PLACES_MAX;
+        let next = spec.on_finish.as_ref().filter(follows).cloned();
+        let root = match &run.predecessor {
+            Some(before) => before.root,
+            None if next.is_some() && Self::is_waited_for(run, spec) => {
+                Some(ChainRoot { shard: run.shard, schedule_uid: run.schedule_uid, run: run.id })
+            }
+            None => None,
+        };
+        (next.is_some() || root.is_some()).then(|| Self {
+            namespace: run.namespace.clone(),
+            of: Predecessor {
+                shard: run.shard,
+                run: run.id,
+                schedule_id: run.schedule_id.clone(),
+                place,
+                state: run.state,
+                counts: run.counts,
+                root,
+            },
+            ended_us: run.finished_us.unwrap_or(run.launch_us),
+            cursor: run.cursor_out.clone(),
+            next,
+        })
+    }
+
+    /// Whether the next run of a schedule waits for the end of the chain that `run` begins, or is skipped for it. A chain that a
+    /// user begins overlaps as they like.
+    fn is_waited_for(run: &Run, spec: &RunSpec) -> bool {
+        run.kind == RunKind::Scheduled && matches!(spec.overlap, OverlapRule::Skip | OverlapRule::BufferOne)
+    }
+
+    /// When the run that follows is due. Never a whole second, which may be the launch time of a run of its schedule's own triggers.
+    pub fn launch_us(&self) -> i64 {
+        self.ended_us + i64::from(self.ended_us % SECOND_US == 0)
+    }
+
+    /// Whether nobody waits any more for the end of a chain whose first run has ended before, and was followed then, at `launch_us`:
+    /// dead events of it have been tried again, and the chain may be at its end.
+    pub fn gives_up(&self, root: ChainRoot, launch_us: i64) -> bool {
+        root.run == self.of.run && launch_us != self.launch_us()
+    }
+
+    /// The id of the run of a schedule that follows.
+    pub fn next_run(&self, schedule_uid: Uuid) -> RunId {
+        let before = self.of.run.0;
+        let digest = Sha256::new()
+            .chain_update(b"follows")
+            .chain_update(before.as_bytes())
+            .chain_update(schedule_uid.as_bytes())
+            .finalize();
+        let mut bytes = *before.as_bytes();
+        bytes[6..].copy_from_slice(&digest[..10]);
+        RunId(Uuid::from_bytes(bytes))
+    }
+}
+
+impl Run {
+    /// Its place in its chain, from 1.
+    pub fn place(&self) -> u8 {
+        self.predecessor.as_ref().map_or(1, |before| before.place.saturating_add(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(state: RunState, counts: Counts) -> Run {
+        Run { state, counts, events: 3, ..Run::default() }
+    }
+
+    #[test]
+    fn each_end_has_an_answer() {
+        use FinishCondition::{AllSucceeded, Always, AnyFailed};
+        let counts =
+            |succeeded, failed, cancelled| Counts { succeeded, failed, cancelled, ..Counts::default() };
+        let three = |run: Run| [AllSucceeded, AnyFailed, Always].map(|when| when.holds(&run));
+        assert_eq!(three(ended(RunState::Finished, counts(3, 0, 0))), [true, false, true]);
+        assert_eq!(three(ended(RunState::Finished, counts(2, 1, 0))), [false, true, true]);
+        for badly in [
+            Counts { dead: 3, ..Counts::default() },
+            Counts { expired: 3, ..Counts::default() },
+            Counts { lost: 3, ..Counts::default() },
+        ] {
+            assert_eq!(three(ended(RunState::Finished, badly)), [false, true, true]);
+        }
+        assert_eq!(three(ended(RunState::Cancelled, counts(2, 0, 1))), [false, false, true]);
+        assert_eq!(three(ended(RunState::Cancelled, counts(1, 1, 1))), [false, true, true]);
+        // By its overlap rule it was no run; without its list it was one that failed.
+        assert_eq!(three(ended(RunState::Skipped, counts(0, 0, 0))), [false, false, false]);
+        let not_listed = Run { events: 0, ..ended(RunState::Skipped, counts(0, 0, 0)) };
+        assert_eq!(three(not_listed), [false, true, true]);
+    }
+}
