@@ -26,6 +26,7 @@ mod bad_input;
 mod browser;
 mod by_hand;
 mod calendars;
+mod chains;
 mod change;
 mod churn;
 mod cli;

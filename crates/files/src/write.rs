@@ -12,7 +12,7 @@ use tollgate_proto::json::to_file_json;
 use super::kind::Kind;
 
 /// What the service says of a resource and nobody may set.
-pub const OUTPUT_ONLY: [&str; 16] = [
+pub const OUTPUT_ONLY: [&str; 17] = [
     "name",
     "uid",
     "pause",
@@ -23,6 +23,7 @@ pub const OUTPUT_ONLY: [&str; 16] = [
     "children_count",
     "next_launch_time",
     "next_start_time",
+    "follows",
     "start_delay",
     "shard",
     "status",
@@ -76,6 +77,9 @@ pub fn with_ids(members: &mut Map<String, Value>, namespace: &str) {
             Some(value) => by_id(value),
             None => {}
         }
+    }
+    if let Some(next) = members.get_mut("onFinish").and_then(|follows| follows.get_mut("schedule")) {
+        by_id(next);
     }
 }
 
@@ -167,9 +171,13 @@ mod tests {
         assert_eq!(read, expected, "{text}");
         let schedule = serde_json::json!({
             "name": "namespaces/a/schedules/s", "exclude_calendars": ["namespaces/a/calendars/holidays"],
+            "on_finish": {"schedule": "namespaces/a/schedules/t"}, "follows": ["namespaces/a/schedules/r"],
         });
         let text = document(Kind::Schedule, &from_json::<v1::Schedule>(schedule).unwrap());
-        assert_eq!(text, "kind: Schedule\nid: s\nnamespace: a\nexcludeCalendars:\n- holidays\n");
+        assert_eq!(
+            text,
+            "kind: Schedule\nid: s\nnamespace: a\nexcludeCalendars:\n- holidays\nonFinish:\n  schedule: t\n"
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use async_trait::async_trait;
 use tollgate_core::handle::change::ShardSchedule;
+use tollgate_core::handle::control::Message;
 use tollgate_core::items::ItemPage;
 use tollgate_core::model::{Run, Skipped};
 use tollgate_core::own::Lease;
@@ -73,13 +74,15 @@ pub trait ListingStore: Send + Sync {
     ) -> Result<Written, StoreError>;
     /// Notes why its items could not be fetched as yet.
     async fn list_failed(&self, lease: &Lease, run: &Run, reason: &str) -> Result<Written, StoreError>;
-    /// Its items are not fetched any more: the run ends, and the trigger is recorded as skipped.
+    /// Its items are not fetched any more: the run ends, and the trigger is recorded as skipped; what is to be done about the end
+    /// waits in the inbox of its shard.
     async fn give_up_list(
         &self,
         lease: &Lease,
         run: &Run,
         skipped: &Skipped,
         reason: &str,
+        end: Option<Message>,
     ) -> Result<Written, StoreError>;
     /// Removes what has been fetched for a run that has ended without it.
     async fn drop_list(&self, lease: &Lease, run: &Run) -> Result<Written, StoreError>;

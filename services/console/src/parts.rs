@@ -4,6 +4,7 @@ pub(crate) mod alert_fields;
 pub(crate) mod assets;
 pub(crate) mod bucket;
 pub(crate) mod busy;
+pub(crate) mod chain;
 pub(crate) mod changes;
 pub(crate) mod chart;
 pub(crate) mod confirm;

@@ -17,7 +17,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tollgate_core::handle::change::ShardSchedule;
-use tollgate_core::model::{ItemsFrom, Run, RunState, SECOND_US, SkipReason, Skipped};
+use tollgate_core::handle::control::Message;
+use tollgate_core::model::{ItemsFrom, Run, RunEnd, RunSpec, RunState, SECOND_US, SkipReason, Skipped};
 use tollgate_metrics::{ListFetched, Role};
 use tollgate_proto::convert::{moment, names};
 use tollgate_store::listing::{ListingFilter, Written};
@@ -50,7 +51,7 @@ enum Outcome {
     /// It is too early.
     Early(i64),
     /// Its items could not be fetched.
-    Failed { no_page: NoPage, from: Box<ItemsFrom>, policy: Option<String>, give_up_us: i64, lease: Lease },
+    Failed { no_page: NoPage, spec: Box<RunSpec>, from: Box<ItemsFrom>, give_up_us: i64, lease: Lease },
 }
 
 /// Fetches until told to stop.
@@ -136,8 +137,8 @@ async fn attempt(shared: &Shared, client: &ListClient, run: &Run) -> Result<Outc
         Err(fetch::Broken::Store(error)) => Err(error),
         Err(fetch::Broken::NoPage(no_page)) => {
             let give_up_us = run.list_give_up_us(&from, spec.finish_by_s);
-            let (from, policy) = (Box::new(from.as_ref().clone()), spec.policy_id);
-            Ok(Outcome::Failed { no_page, from, policy, give_up_us, lease })
+            let (from, spec) = (Box::new(from.as_ref().clone()), Box::new(spec));
+            Ok(Outcome::Failed { no_page, spec, from, give_up_us, lease })
         }
     }
 }
@@ -209,8 +210,8 @@ async fn settle(shared: &Shared, run: &Run, outcome: Result<Outcome, StoreError>
             shared.lists.wait(run, Waits { until_us: now_us + STORE_AGAIN_US, failing: None });
         }
         Ok(Outcome::Early(until_us)) => shared.lists.wait(run, Waits { until_us, failing: None }),
-        Ok(Outcome::Failed { no_page, from, policy, give_up_us, lease }) => {
-            let failure = Failure { no_page, from: &from, policy, give_up_us };
+        Ok(Outcome::Failed { no_page, spec, from, give_up_us, lease }) => {
+            let failure = Failure { no_page, spec: &spec, from: &from, give_up_us };
             if let Err(error) = failed(shared, (&lease, run), failure, now_us).await {
                 store_failed(shared, run, &error, now_us);
             }
@@ -228,8 +229,8 @@ fn store_failed(shared: &Shared, run: &Run, error: &StoreError, now_us: i64) {
 /// An attempt that failed, not for the store.
 struct Failure<'f> {
     no_page: NoPage,
+    spec: &'f RunSpec,
     from: &'f ItemsFrom,
-    policy: Option<String>,
     give_up_us: i64,
 }
 
@@ -239,7 +240,7 @@ async fn failed(
     failure: Failure<'_>,
     now_us: i64,
 ) -> Result<(), StoreError> {
-    let Failure { no_page, from, policy, give_up_us } = failure;
+    let Failure { no_page, spec, from, give_up_us } = failure;
     let attempts = shared.lists.attempts(run.id) + 1;
     let name = names::of_schedule(&run.namespace, &run.schedule_id);
     let next = pace::after(&no_page, (attempts, rand::random()), now_us, give_up_us);
@@ -249,7 +250,7 @@ async fn failed(
         if attempts == 1 {
             tracing::warn!(schedule = name, error = no_page.message, "the list of a run cannot be fetched");
         }
-        let unlisted = book::unlisted(run, (from, policy), now_us, words.clone());
+        let unlisted = book::unlisted(run, (from, spec.policy_id.clone()), now_us, words.clone());
         shared.lists.wait(run, Waits { until_us: at_us, failing: Some((attempts, unlisted)) });
         let reason = format!("its items cannot be fetched: {words}");
         if shared.store.list_failed(lease, run, &reason).await? != Written::Done {
@@ -264,7 +265,10 @@ async fn failed(
         reason: SkipReason::NotListed,
         recorded_us: now_us,
     };
-    if shared.store.give_up_list(lease, run, &skipped, &reason).await? == Written::Done {
+    let ended = Run { state: RunState::Skipped, finished_us: Some(now_us), ..run.clone() };
+    let end = RunEnd::of(&ended, spec).map(Message::run_ended);
+    if shared.store.give_up_list(lease, run, &skipped, &reason, end).await? == Written::Done {
+        shared.peers.routes().wake(run.shard);
         tracing::error!(schedule = name, attempts, error = no_page.message, "the list of a run is given up");
         shared.options.metrics.list_fetched(ListFetched::GivenUp);
         shared.options.metrics.skipped(SkipReason::NotListed, 1);

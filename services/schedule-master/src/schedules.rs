@@ -21,6 +21,9 @@ use tollgate_service::status::{is_conflict, status};
 /// How often a change is tried while others are faster.
 pub(crate) const TRIES: u32 = 5;
 
+/// How many of the schedules that one follows are named.
+const FOLLOWS_MAX: u32 = 10;
+
 /// The refusal of a stale etag.
 pub(crate) fn check_etag(resource: &str, given: Option<i64>, stored: i64) -> Result<(), Status> {
     match given {
@@ -143,7 +146,10 @@ impl ScheduleMaster {
 
     pub(crate) async fn get_schedule(&self, request: v1::GetScheduleRequest) -> Result<v1::Schedule, Status> {
         let schedule = self.stored_schedule(&names::schedule("name", &request.name)?).await?;
-        Ok(self.shown(&schedule, None))
+        let before = self.store().followed_by(&schedule.namespace, &schedule.id, FOLLOWS_MAX).await;
+        let named = |id: String| names::of_schedule(&schedule.namespace, &id);
+        let follows = before.map_err(status)?.into_iter().map(named).collect();
+        Ok(v1::Schedule { follows, ..self.shown(&schedule, None) })
     }
 
     /// `reads`: whether the caller may see what it does not give.

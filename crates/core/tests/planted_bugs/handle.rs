@@ -341,8 +341,8 @@ pub(crate) const BUGS: &[Planted] = &[
         breaks: "A run that ends twice is followed by two runs.",
         edits: &[edit(
             "model/follow.rs",
-            ".chain_update(b\"follows\") .chain_update(«before.as_bytes()»)",
-            "self.ended_us.to_be_bytes()",
+            "let before = «self.of.run.0»;",
+            "Uuid::from_u128(self.ended_us.unsigned_abs().into())",
         )],
     },
     Planted {

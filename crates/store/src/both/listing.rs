@@ -8,18 +8,19 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tollgate_core::handle::change::ShardSchedule;
+use tollgate_core::handle::control::Message;
 use tollgate_core::items::ItemPage;
 use tollgate_core::model::{Run, Skipped};
 use tollgate_core::own::Lease;
 use uuid::Uuid;
 
 use super::items::{PAGES_AT_ONCE, delete_of_run, index, insert_pages};
-use super::{Ask, Driver, Engine, Exists, Tx, Whom, insert_skipped, sql};
+use super::{Ask, Driver, Engine, Exists, Tx, Whom, insert_messages, insert_skipped, sql};
 use crate::StoreError;
 use crate::failure::Failure;
 use crate::items::ItemRun;
 use crate::listing::{ListingFilter, ListingStore, Written};
-use crate::rows::{RunRow, ScheduleBody, skipped_rows, sound, text};
+use crate::rows::{RunRow, ScheduleBody, message_rows, skipped_rows, sound, text};
 
 #[async_trait]
 impl<D: Driver> ListingStore for D {
@@ -125,16 +126,21 @@ impl<D: Driver> ListingStore for D {
         run: &Run,
         skipped: &Skipped,
         reason: &str,
+        end: Option<Message>,
     ) -> Result<Written, StoreError> {
         let (reason, at_us) = (Arc::<str>::from(text(reason)), skipped.recorded_us);
+        let end = Arc::new(message_rows(&end)?);
         let skipped = Arc::new(skipped_rows(std::slice::from_ref(skipped)));
         under(self, (Whom::Roles, "give_up_list"), lease, run, move |tx, run| {
-            let skipped = Arc::clone(&skipped);
+            let (skipped, end, shard) = (Arc::clone(&skipped), Arc::clone(&end), i32::from(run.shard));
             let ask = of_run(Ask::new(sql!("runs_not_listed")), &run).bind(reason.to_string()).bind(at_us);
             async move {
                 let ended = tx.execute(ask).await?;
                 if ended > 0 {
                     insert_skipped(tx, &skipped).await?;
+                }
+                if ended > 0 && !end.is_empty() {
+                    insert_messages(tx, shard, &end).await?;
                 }
                 Ok(ended)
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_core::handle::change::Changes;
+use tollgate_core::handle::control::Message;
 use tollgate_core::items::{Item, ItemPage, Pager};
 use tollgate_core::model::{ItemsFrom, Payload, Run, RunState, SECOND_US, Schedule, SkipReason, Skipped};
 use tollgate_core::own::Lease;
@@ -128,7 +129,7 @@ pub(crate) async fn who_has_lost_a_shard_writes_nothing_of_its_lists(place: &Pla
             store.add_list_pages(lease, &one, pages(1, "late")).await.unwrap(),
             store.hand_over_listed(lease, &one, 3, 0).await.unwrap(),
             store.list_failed(lease, &one, "HTTP 503").await.unwrap(),
-            store.give_up_list(lease, &one, &skipped, "HTTP 503").await.unwrap(),
+            store.give_up_list(lease, &one, &skipped, "HTTP 503", None).await.unwrap(),
             store.drop_list(lease, &one).await.unwrap(),
         ]
     };
@@ -163,10 +164,13 @@ pub(crate) async fn a_list_that_is_given_up_ends_its_run_and_is_recorded(place: 
     assert_eq!(store.list_failed(&lease, &one, "HTTP 503").await.unwrap(), Written::Done);
     assert_eq!(row(&*store, &one).await, Run { reason: "HTTP 503".to_owned(), ..one.clone() });
     let newer = Run { generation: one.generation + 1, ..one.clone() };
-    let late = store.give_up_list(&lease, &newer, &skipped(&one), "HTTP 401").await.unwrap();
+    let late = store.give_up_list(&lease, &newer, &skipped(&one), "HTTP 401", None).await.unwrap();
     assert_eq!(late, Written::NotWaiting, "of another generation");
     assert!(store.list_skipped(schedule.uid, None, 9).await.unwrap().is_empty());
-    let given_up = store.give_up_list(&lease, &one, &skipped(&one), "HTTP 401").await.unwrap();
+    let end = Message::run_ended(super::chains::end());
+    let given_up =
+        store.give_up_list(&lease, &one, &skipped(&one), "HTTP 401", Some(end.clone())).await.unwrap();
+    assert_eq!(store.inbox(one.shard, 10).await.unwrap(), [end]);
     assert_eq!((given_up, store.drop_list(&lease, &one).await.unwrap()), (Written::Done, Written::Done));
     let ended = row(&*store, &one).await;
     assert_eq!((ended.state, ended.reason.as_str()), (RunState::Skipped, "HTTP 401"));
@@ -177,7 +181,7 @@ pub(crate) async fn a_list_that_is_given_up_ends_its_run_and_is_recorded(place: 
     assert_eq!(told.iter().map(|of| (of.schedule.as_str(), of.triggers)).collect::<Vec<_>>(), [("one", 1)]);
     assert!(store.missed_triggers(NOON_US, 10).await.unwrap().is_empty());
     assert!(store.not_listed_triggers(NOON_US + 10, 10).await.unwrap().is_empty());
-    let again = store.give_up_list(&lease, &one, &skipped(&one), "HTTP 401").await.unwrap();
+    let again = store.give_up_list(&lease, &one, &skipped(&one), "HTTP 401", None).await.unwrap();
     assert_eq!(again, Written::NotWaiting);
     assert!(looked(&*store, &[5], NOON_US, &[], 9).await.is_empty());
 }

@@ -107,6 +107,7 @@ pub(crate) async fn body(
         }
         h1 { "Run due " (moment(visit.now_us, run.launch_time.as_ref())) " " (run_state(&run)) }
         p.id { code { (short(name)) } }
+        @if let Some(before) = &run.predecessor { (follows(before)) }
         div #live data-refresh=[open.then_some("5")] {
             @if !run.reason.is_empty() { p.notice.warn { (run.reason) } }
             @if run.state() == v1::RunState::Listing && run.reason.is_empty() {
@@ -131,6 +132,19 @@ pub(crate) async fn body(
     };
     let problem = problem.or(refused);
     Ok(Body { problem, ..Body::new(format!("Run of {}", short(&run.schedule)), Section::Runs, content) })
+}
+
+/// Of which run it is the next step.
+fn follows(before: &v1::Predecessor) -> Markup {
+    let counts = before.counts.unwrap_or_default();
+    let badly = counts.failed + counts.dead + counts.expired + counts.lost;
+    html! {
+        p.lead #predecessor {
+            "Step " (before.place + 1) " of a chain: it follows the "
+            a href=(to(&before.run)) { "run of " (short(&before.schedule)) }
+            ", of which " (counted(counts.succeeded, "event")) " ended well and " (count(badly)) " badly."
+        }
+    }
 }
 
 /// When it will have ended, and what it will miss.

@@ -8,6 +8,7 @@ use tollgate_files::document;
 use tollgate_proto::v1;
 use tollgate_proto::v1::preview_schedule_request::Source;
 
+use crate::parts::chain;
 use crate::parts::chart::ranges;
 use crate::parts::confirm::ask;
 use crate::parts::copy;
@@ -66,10 +67,11 @@ pub(crate) async fn body(
         page_token: String::new(),
     };
     let mut index = visit.api.master();
-    let around = futures::future::join3(
+    let around = futures::future::join4(
         preview(visit, name, None, 10),
         around_change(visit, &schedule),
         targets::of_schedule(visit, &schedule),
+        chain::read(visit, &schedule),
     );
     let parent = meanwhile::parent(visit, &schedule.policy);
     let stored = futures::future::join3(
@@ -77,7 +79,7 @@ pub(crate) async fn body(
         index.list_schedule_children(children),
         visit.history(&parent, range.unwrap_or(DAY)),
     );
-    let ((next, change, target), (past, children, history)) =
+    let ((next, change, target, chain), (past, children, history)) =
         futures::future::join(Box::pin(around), Box::pin(stored)).await;
     let content = html! {
         p.crumb { a href=(visit.link("schedules")) { "Schedules" } }
@@ -111,6 +113,7 @@ pub(crate) async fn body(
         div #live data-refresh="5" {
             (strip(&past, range, ranges(&to(name), "h-past", range)))
             (latest(visit, &past))
+            @if let Some(chain) = &chain { (chain::picture(chain)) }
             (target)
             p { a href={ (visit.link("runs")) "?schedule=" (encode(short(name))) } { "All runs of this schedule" } }
             (meanwhile::of_schedule(visit, &schedule.policy, range.unwrap_or(DAY), history.as_deref()))

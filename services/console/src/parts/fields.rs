@@ -59,6 +59,12 @@ const CATCH_UP: &[(&str, &str)] = &[
     ("CATCH_UP_MODE_LATEST", "the latest runs"),
     ("CATCH_UP_MODE_ALL", "each runs, back to the horizon"),
 ];
+const ON_FINISH: &[(&str, &str)] = &[
+    ("", "if all succeeded (the default)"),
+    ("FINISH_CONDITION_ALL_SUCCEEDED", "if all succeeded"),
+    ("FINISH_CONDITION_ANY_FAILED", "if any failed"),
+    ("FINISH_CONDITION_ALWAYS", "always"),
+];
 const FORMATS: &[(&str, &str)] = &[
     ("", "as the answer's Content-Type says (the default)"),
     ("ITEMS_FORMAT_NDJSON", "NDJSON: a JSON value a line"),
@@ -386,6 +392,13 @@ pub(crate) const SCHEDULE: &[Group] = &[
                 "Rest after each run",
                 "Such as 5m; what falls due meanwhile is skipped, or waits, as said above.",
             ),
+            line(
+                "on_finish.schedule",
+                "What follows",
+                "The id of a schedule: a run of it is launched when a run of this one has ended.",
+            ),
+            of_kind(Kind::Choice(ON_FINISH), "on_finish.when", "It follows", "After what end."),
+            number("on_finish.events", "With so many events", "Where it is not to say it itself."),
         ],
     },
     Group {
