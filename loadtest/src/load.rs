@@ -11,7 +11,7 @@ use tollgate_proto::v1::submit_items_request::Part;
 use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
-    Http2, HttpBatch, HttpTarget, Interval, Item, Items, KeyLimits, Policy, ReleaseMode, Schedule, SqsTarget,
+    Http2, HttpBatch, HttpTarget, Interval, Item, Items, KeyLimits, OnFinish, Policy, ReleaseMode, Schedule, SqsTarget,
     SubmissionHeader, SubmitItemsRequest, Target, Trigger,
 };
 
@@ -54,7 +54,7 @@ impl Load<'_> {
     fn schedules_count(&self) -> u64 {
         let Variant { kind, schedules, policies, per_second, .. } = self.variant;
         match kind {
-            Kind::Singles | Kind::Triggered => self.variant.expected(),
+            Kind::Singles | Kind::Triggered | Kind::Chained => self.variant.expected(),
             Kind::Spaced => u64::from(*per_second).min(SPACED_SCHEDULES),
             _ => u64::from(*schedules) * u64::from(*policies),
         }
@@ -76,6 +76,10 @@ impl Load<'_> {
         all.extend(
             (0..self.schedules_count()).map(|number| Resource::Schedule(self.schedule(number, start_s))),
         );
+        if self.variant.kind == Kind::Chained {
+            let before = |number| Resource::Schedule(self.before(number, start_s));
+            all.extend((0..self.schedules_count()).map(before));
+        }
         if let Some(beside) = self.variant.beside {
             let target = target(Protocol::Http, self.ports[1], 0, Release::OnResponse);
             all.extend((0..beside.schedules).map(|number| {
@@ -91,6 +95,25 @@ impl Load<'_> {
             }));
         }
         all
+    }
+
+    /// The schedule that is triggered, where that with this number follows one.
+    fn before(&self, number: u64, start_s: i64) -> Schedule {
+        let target = target(Protocol::Http, self.ports[1], 0, Release::OnResponse);
+        let schedule = self.schedule(number, start_s);
+        let on_finish = OnFinish { schedule: self.schedule_id(number), ..OnFinish::default() };
+        Schedule {
+            name: format!("{}-before", schedule.name),
+            target: Some(target),
+            on_finish: Some(on_finish),
+            ..schedule
+        }
+    }
+
+    /// The id of the schedule that is triggered for the one with this number.
+    pub(crate) fn triggered_id(&self, number: u64) -> String {
+        let id = self.schedule_id(number);
+        if self.variant.kind == Kind::Chained { format!("{id}-before") } else { id }
     }
 
     /// The schedule with this number.
@@ -181,7 +204,7 @@ impl Load<'_> {
                 let spread = Some(Duration { seconds: i64::from(seconds), nanos: 0 });
                 Schedule { spread, ..self.named(&id, vec![at(start_s)], events, target) }
             }
-            Kind::Triggered => self.named(&id, vec![at(start_s + NEVER_S)], 1, target),
+            Kind::Triggered | Kind::Chained => self.named(&id, vec![at(start_s + NEVER_S)], 1, target),
             Kind::Intervals => {
                 let phase = start_s + number_s % i64::from(every_s);
                 let end_s = start_s + i64::from(seconds / every_s * every_s);

@@ -47,6 +47,8 @@ pub(crate) enum Kind {
     Spaced,
     /// As singles, but each made by TriggerSchedule, one after another at an even pace.
     Triggered,
+    /// As triggered, but what is measured follows that: late is what starts after the end of the run before.
+    Chained,
     /// Each schedule fires every `every_s`, for `seconds`.
     Intervals,
     /// Schedules are applied by stream; nothing fires.
@@ -194,7 +196,7 @@ impl Scenario {
                 !name.is_empty() && name.chars().all(fits),
                 "variants.name: {name:?}: [a-z0-9-] is allowed"
             );
-            let paced = matches!(kind, Kind::Singles | Kind::Spaced | Kind::Triggered);
+            let paced = matches!(kind, Kind::Singles | Kind::Spaced | Kind::Triggered | Kind::Chained);
             ensure!(!paced || *per_second > 0, "{name}: per_second: at least 1 is needed");
             let timed = paced || matches!(kind, Kind::Intervals | Kind::Windows);
             ensure!(!timed || *seconds > 0, "{name}: seconds: at least 1 is needed");
@@ -236,7 +238,7 @@ impl Variant {
         let [seconds, per_second, every_s] = [self.seconds, self.per_second, self.every_s].map(u64::from);
         match self.kind {
             Kind::Burst => events * schedules * policies,
-            Kind::Singles | Kind::Spaced | Kind::Triggered => seconds * per_second,
+            Kind::Singles | Kind::Spaced | Kind::Triggered | Kind::Chained => seconds * per_second,
             Kind::Intervals => events * schedules * policies * (seconds / every_s),
             Kind::Apply | Kind::Windows => 0,
         }

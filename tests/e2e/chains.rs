@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate_harness::resources::{every, http, policy, schedule_name, soon, us};
-use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
+use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, SECRET, Service, wait_for};
 use tollgate_proto::v1::{
     CancelRunRequest, DeleteScheduleRequest, FinishCondition, OnFinish, Overlap, ReleaseOutcome,
-    ReleaseTokenRequest, Run, RunKind, RunState, Schedule, SkipReason, TriggerScheduleRequest,
+    ReleaseTokenRequest, Run, RunKind, RetryPolicy, RunState, Schedule, SkipReason, TriggerScheduleRequest,
     UpdateScheduleRequest,
 };
 use tonic::Code;
@@ -66,6 +66,9 @@ async fn runs_follow_one_another(kind: Kind) {
     consumer.notes.assert_once();
     let cli = Cli::new(service.url());
     assert!(cli.ok(&["history", "work"]).contains("FOLLOWED"));
+    let told = cli.ok(&["why", "--schedule", "report"]);
+    assert!(told.contains("; it follows work") && told.contains("; it follows list"), "{told}");
+    assert!(told.contains("no run goes on in its chain"), "{told}");
     service.stop().await;
 }
 
@@ -96,7 +99,8 @@ async fn the_end_decides(kind: Kind) {
     for (first, events) in [("succeeds", 2), ("fails", 2), ("dies", 1), ("stays", 5)] {
         for (next, when) in after {
             // One after the other: a schedule has one that follows.
-            let schedule = then(manual(&consumer, events), next, when);
+            let retry = Some(RetryPolicy { max_attempts: Some(1), ..Default::default() });
+            let schedule = then(Schedule { retry, ..manual(&consumer, events) }, next, when);
             let stored = service.create_schedule(first, schedule.clone()).await;
             if stored.is_err() {
                 let schedule = Schedule { name: schedule_name(first), ..schedule };
@@ -247,11 +251,11 @@ async fn a_job_of_steps_survives_each_process() {
     let consumer = Consumer::start(link.clone(), Releases::Unary, |_| Conduct::work(50..150)).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("job.yaml");
-    let url = consumer.url();
+    let target = format!("{{http: {{url: '{}', secret: {SECRET}}}}}", consumer.url());
     let text = format!(
         "kind: Policy\nid: p\nmaxInFlight: 8\n---\nkind: Schedule\nid: job\nevents: 2\npolicy: p\n\
-         target: {{http: {{url: '{url}'}}}}\nsteps:\n  - id: work\n    events: 30\n    target: {{http: {{url: '{url}'}}}}\n  \
-         - task: report\n    when: ALWAYS\n---\nkind: Task\nid: report\ntarget: {{http: {{url: '{url}'}}}}\n"
+         target: {target}\nsteps:\n  - id: work\n    events: 30\n    target: {target}\n  \
+         - task: report\n    when: ALWAYS\n---\nkind: Task\nid: report\ntarget: {target}\n"
     );
     std::fs::write(&file, text).unwrap();
     let cli = Cli::new(services[0].url());

@@ -116,7 +116,8 @@ impl Stage {
         tokio::time::sleep(Duration::from_micros(u64::try_from(wait_us)?)).await;
         self.pids().into_iter().try_for_each(kernel::reset_peak)?;
         let reading = Reading::take(self).await?;
-        if variant.kind == Kind::Triggered {
+        let by_hand = matches!(variant.kind, Kind::Triggered | Kind::Chained);
+        if by_hand {
             self.trigger(load).await?;
         }
         self.wait(variant, lane).await?;
@@ -132,7 +133,7 @@ impl Stage {
         let records = self.sink.records().await?;
         let (own, others): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|record| usize::from(record.lane) == lane);
-        let start_us = (variant.kind != Kind::Triggered).then_some(start_s * 1_000_000);
+        let start_us = (!by_hand).then_some(start_s * 1_000_000);
         let figures = Figures::of(&own, variant.expected(), variant.max_in_flight, start_us);
         // Only a burst keeps all places taken.
         let gap_ms = figures.gap_ms.filter(|_| variant.kind == Kind::Burst);
@@ -159,7 +160,7 @@ impl Stage {
         for number in 0..load.variant.expected() {
             let due = start + Duration::from_secs_f64(number as f64 / pace);
             tokio::time::sleep_until(due.into()).await;
-            let name = format!("namespaces/{NAMESPACE}/schedules/{}", load.schedule_id(number));
+            let name = format!("namespaces/{NAMESPACE}/schedules/{}", load.triggered_id(number));
             let mut master = self.service.master();
             let request = TriggerScheduleRequest { name, ..TriggerScheduleRequest::default() };
             calls.spawn(async move { master.trigger_schedule(request).await.map(|_| ()) });

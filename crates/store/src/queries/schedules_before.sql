@@ -1,6 +1,6 @@
 -- schedules_before: how many schedules stand one before the other above one, at most $3.
 WITH RECURSIVE before (id, places) AS (
-    SELECT stored.id, 1 FROM schedules AS stored WHERE stored.namespace = $1 AND stored.next_id = $2
+    SELECT stored.id, CAST(1 AS bigint) FROM schedules AS stored WHERE stored.namespace = $1 AND stored.next_id = $2
     UNION
     SELECT stored.id, before.places + 1
     FROM before

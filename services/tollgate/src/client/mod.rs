@@ -47,5 +47,6 @@ pub(crate) mod wait;
 mod watch;
 pub(crate) mod when;
 pub(crate) mod why;
+mod why_chain;
 
 pub(crate) use session::{ClientArgs, Session};

@@ -1,4 +1,4 @@
-//! `tollgate why`: why an event is where it is, and what would let it go on.
+//! `tollgate why`: why an event is where it is, and what would let it go on; or, of a schedule in a chain, what it waits for.
 
 use clap::Args;
 use tollgate_proto::v1;
@@ -8,14 +8,18 @@ use super::rows::{event_state, word};
 use super::style::Tone;
 use super::table::{Cell, Table, pairs};
 use super::when::{duration, relative};
-use super::{Session, ids, rows};
+use super::{Session, ids, names, rows, why_chain};
 
 /// Arguments of `why`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WhyArgs {
     /// The event's id or name, or the beginning of its id
-    #[arg(value_name = "EVENT")]
-    name: String,
+    #[arg(value_name = "EVENT", required_unless_present = "schedule")]
+    name: Option<String>,
+
+    /// A schedule that follows others: what its next run waits for, up its chain
+    #[arg(long, value_name = "ID", conflicts_with = "name")]
+    schedule: Option<String>,
 }
 
 /// Prints an explanation.
@@ -23,7 +27,12 @@ pub(crate) struct WhyArgs {
 /// # Errors
 /// What the service says, or those of writing.
 pub(crate) async fn run(session: Session, args: WhyArgs) -> anyhow::Result<()> {
-    let explanation = explain(&session, &args.name).await?;
+    if let Some(schedule) = &args.schedule {
+        let name = names::schedule(&session.namespace, schedule);
+        let text = why_chain::explain(&session, &name).await?;
+        return session.printer.text(&text);
+    }
+    let explanation = explain(&session, args.name.as_deref().unwrap_or_default()).await?;
     session.printer.message(&explanation, |explanation| text(session.now_us, explanation))
 }
 

@@ -1,0 +1,132 @@
+//! `tollgate why --schedule`: what the next run of a schedule that follows others waits for, up its chain.
+//!
+//! In: a schedule. Out: the way up to the runs that go on, and why the next event of each waits. Where none goes on, that is said.
+
+use std::collections::VecDeque;
+
+use tollgate_proto::v1;
+
+use super::names::{namespace_of, parent, short};
+use super::rows::{run_state, word};
+use super::{Session, fetch, why};
+
+/// The most schedules that are looked at.
+const LOOKED_AT_MAX: usize = 40;
+
+/// The explanation.
+///
+/// # Errors
+/// What the service says.
+pub(super) async fn explain(session: &Session, name: &str) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let mut waiting = VecDeque::from([name.to_owned()]);
+    let mut seen = vec![name.to_owned()];
+    let mut go_on = 0;
+    while let Some(name) = waiting.pop_front() {
+        let schedule = fetch::schedule(session, &name).await?;
+        let latest = latest(session, &name).await?;
+        let run = latest.as_ref().filter(|run| run.finish_time.is_none());
+        text.push_str(&line(&schedule, latest.as_ref()));
+        if let Some(run) = run {
+            go_on += 1;
+            text.push_str(&next_event(session, run).await);
+            continue;
+        }
+        for before in schedule.follows {
+            if !seen.contains(&before) && seen.len() < LOOKED_AT_MAX {
+                seen.push(before.clone());
+                waiting.push_back(before);
+            }
+        }
+    }
+    if go_on == 0 {
+        text.push_str("no run goes on in its chain: it begins with the next trigger of the first schedule\n");
+    }
+    Ok(text)
+}
+
+async fn latest(session: &Session, name: &str) -> anyhow::Result<Option<v1::Run>> {
+    let request = v1::ListRunsRequest {
+        parent: parent(namespace_of(name)),
+        filter: format!("schedule={}", short(name)),
+        page_size: 1,
+        ..Default::default()
+    };
+    let answer = session.handler().list_runs(request).await;
+    let page = answer.map_err(|status| session.failure(format!("list runs of {name}"), status))?.into_inner();
+    Ok(page.runs.into_iter().next())
+}
+
+/// What became of the latest run of a schedule, and what the schedule follows.
+fn line(schedule: &v1::Schedule, latest: Option<&v1::Run>) -> String {
+    let id = short(&schedule.name);
+    let run = match latest {
+        None => "has had no run".to_owned(),
+        Some(run) if run.finish_time.is_some() => {
+            format!("has no run that goes on; the latest one, {}, is {}", short(&run.name), run_state(run))
+        }
+        Some(run) => format!(
+            "goes on: of {} events of run {}, {} wait and {} are in flight",
+            run.events,
+            short(&run.name),
+            run.waiting_count,
+            run.in_flight_count
+        ),
+    };
+    let follows: Vec<&str> = schedule.follows.iter().map(|name| short(name)).collect();
+    let follows =
+        if follows.is_empty() { String::new() } else { format!("; it follows {}", follows.join(", ")) };
+    let paused = if schedule.pause.is_some() { "; it is paused: nothing of it is launched" } else { "" };
+    format!("{id} {run}{follows}{paused}\n")
+}
+
+/// Why the next event of a run waits, if one does.
+async fn next_event(session: &Session, run: &v1::Run) -> String {
+    let request = v1::ListEventsRequest {
+        parent: run.name.clone(),
+        filter: "state=WAITING".to_owned(),
+        page_size: 1,
+        ..Default::default()
+    };
+    let Ok(page) = session.handler().list_events(request).await else { return String::new() };
+    let Some(event) = page.into_inner().events.into_iter().next() else { return String::new() };
+    let Ok(explanation) = why::explain(session, &event.event_id).await else { return String::new() };
+    let reasons = explanation.reasons.iter();
+    let reasons = reasons.map(|reason| {
+        format!("    {}: {}\n", word(reason.code().as_str_name(), "REASON_CODE_"), reason.message)
+    });
+    format!("  its next event, {}: {}\n{}", event.event_id, explanation.summary, reasons.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_goes_on_and_what_is_followed() {
+        let schedule = v1::Schedule {
+            name: "namespaces/default/schedules/report".to_owned(),
+            follows: vec!["namespaces/default/schedules/work".to_owned()],
+            ..Default::default()
+        };
+        assert_eq!(line(&schedule, None), "report has had no run; it follows work\n");
+        let run = v1::Run {
+            name: "namespaces/default/runs/0a-1".to_owned(),
+            events: 5,
+            waiting_count: 3,
+            in_flight_count: 1,
+            ..Default::default()
+        };
+        let expected =
+            "report goes on: of 5 events of run 0a-1, 3 wait and 1 are in flight; it follows work\n";
+        assert_eq!(line(&schedule, Some(&run)), expected);
+        let ended = v1::Run {
+            finish_time: Some(prost_types::Timestamp::default()),
+            state: v1::RunState::Finished.into(),
+            ..run
+        };
+        let paused = v1::Schedule { pause: Some(v1::Pause::default()), follows: Vec::new(), ..schedule };
+        let expected = "report has no run that goes on; the latest one, 0a-1, is FINISHED; it is paused: nothing of it is launched\n";
+        assert_eq!(line(&paused, Some(&ended)), expected);
+    }
+}
