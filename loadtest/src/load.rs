@@ -11,8 +11,8 @@ use tollgate_proto::v1::submit_items_request::Part;
 use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
-    Http2, HttpBatch, HttpTarget, Interval, Item, Items, KeyLimits, OnFinish, Policy, ReleaseMode, Schedule, SqsTarget,
-    SubmissionHeader, SubmitItemsRequest, Target, Trigger,
+    Http2, HttpBatch, HttpTarget, Interval, Item, Items, KeyLimits, OnFinish, Policy, ReleaseMode, Schedule,
+    SqsTarget, SubmissionHeader, SubmitItemsRequest, Target, Trigger,
 };
 
 use crate::generate::ZONES;

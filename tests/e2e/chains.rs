@@ -7,7 +7,7 @@ use tollgate_harness::resources::{every, http, policy, schedule_name, soon, us};
 use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, SECRET, Service, wait_for};
 use tollgate_proto::v1::{
     CancelRunRequest, DeleteScheduleRequest, FinishCondition, OnFinish, Overlap, ReleaseOutcome,
-    ReleaseTokenRequest, Run, RunKind, RetryPolicy, RunState, Schedule, SkipReason, TriggerScheduleRequest,
+    ReleaseTokenRequest, RetryPolicy, Run, RunKind, RunState, Schedule, SkipReason, TriggerScheduleRequest,
     UpdateScheduleRequest,
 };
 use tonic::Code;
