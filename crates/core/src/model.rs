@@ -12,6 +12,7 @@ mod event;
 mod follow;
 mod items_from;
 mod minute;
+mod on_finish;
 mod origin;
 mod policy;
 mod run;
@@ -24,11 +25,14 @@ pub use calendar::{Calendar, CalendarUse};
 pub use date::{DateRange, DateRangeError};
 pub use delivery::{Delivery, DeliveryItem, Sent};
 pub use event::{EventId, EventIdError, EventKeyring, EventRef};
-pub use follow::{ChainRoot, FinishCondition, OnFinish, Predecessor, RunEnd};
+pub use follow::RunEnd;
 pub use items_from::{HttpItems, ItemsFrom, ListFormat};
 pub use minute::{MinuteCounts, MinuteRow};
+pub use on_finish::{FinishCondition, OnFinish};
 pub use policy::{KeyRule, KeyRules, Limits, Parent, Policy, Reclaim, TtlFrom};
-pub use run::{Counts, ItemsIn, Run, RunId, RunKind, RunSpec, RunState, SkipReason, Skipped};
+pub use run::{
+    ChainRoot, Counts, ItemsIn, Predecessor, Run, RunId, RunKind, RunSpec, RunState, SkipReason, Skipped,
+};
 pub use schedule::{
     CatchUp, CheckAgain, GapRule, NotAgain, OnGuard, OverlapRule, PastPause, Pause, RepeatRule, RetryPolicy,
     Schedule, Timing, Trigger, WhenDone,

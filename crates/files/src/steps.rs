@@ -1,9 +1,9 @@
 //! Steps of a job: schedules that follow one another, written as one.
 //!
-//! In: a schedule with `steps`, and the tasks (`kind: Task`) of the files that are read with it. Out: the schedule and one for each
-//! step, each of which the one before names in `on_finish`. A step is called `{job}.{step}`, has no triggers, and has its job's
-//! policy, key and labels where it does not say its own. A step with `task` has the fields of that task under its own, so that many
-//! jobs may share it. Invariant: nothing of this reaches the service, which knows schedules alone.
+//! In: a schedule with `steps`, and the tasks (`kind: Task`) of the files that are read with it. Out: the schedule and one for
+//! each step, each of which the one before names in `on_finish`. A step is called `{job}.{step}`, has no triggers, and has its
+//! job's policy, key and labels where it does not say its own. A step with `task` has the fields of that task under its own, so
+//! that many jobs may share it. Invariant: nothing of this reaches the service, which knows schedules alone.
 
 use std::collections::BTreeMap;
 

@@ -35,8 +35,7 @@ pub(crate) use emit::{
 pub(crate) use ended::{EndedPage, EndedRecord, SPAN};
 pub(crate) use handle::{
     BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, PolicyBody, ScheduleBody,
-    ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, read_spec, run_rows,
-    shard_keys, skipped_rows,
+    ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, read_spec, shard_keys,
 };
 pub(crate) use items::{ItemPageRow, SubmissionRow, stored_items, take_payload, with_payload};
 pub(crate) use key::KeyRecord;
@@ -47,7 +46,7 @@ pub(crate) use plan::{
     Registry, ScheduleNew, ScheduleRow, SpecRow, audit, id_range, outbox_page, read_schedule,
 };
 pub(crate) use request::RequestRow;
-pub(crate) use run::{RunRow, SkippedRow};
+pub(crate) use run::{RunRow, SkippedRow, run_rows, skipped_rows};
 pub(crate) use unstarted::UnstartedRow;
 pub(crate) use word::Word;
 

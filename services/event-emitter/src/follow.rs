@@ -1,8 +1,8 @@
 //! Launches what follows the ends of runs.
 //!
-//! In: ends, from the owners of the queue shards in this process. Out: runs, recorded skips, owners that are woken. Invariants: an
-//! end makes one run, however often it is told and by whomever; nothing is said to be done before it is written. Not here: what
-//! follows ([`tollgate_core::emit::follow`]), when it is tried again (the Event Handler).
+//! In: ends, from the owners of the queue shards in this process. Out: runs, recorded skips, owners that are woken. Invariants:
+//! an end makes one run, however often it is told and by whomever; nothing is said to be done before it is written. Not here:
+//! what follows ([`tollgate_core::emit::follow`]), when it is tried again (the Event Handler).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,8 +42,8 @@ struct Launch {
 }
 
 impl Follower {
-    /// A follower over this store, which has so many queue shards. What follows an end that is longer ago than `late_after_us` has
-    /// been missed, and is for its schedule's catch-up rule to decide.
+    /// A follower over this store, which has so many queue shards. What follows an end that is longer ago than `late_after_us`
+    /// has been missed, and is for its schedule's catch-up rule to decide.
     pub fn new(
         (store, shards): (Arc<dyn FollowStore>, u16),
         clock: Clock,
@@ -71,8 +71,8 @@ impl Follower {
         Ok(found)
     }
 
-    /// What follows each end. One that has been followed before, by somebody who died before it could say so, is left out: a pause, or
-    /// a move of the schedule, may have come since.
+    /// What follows each end. One that has been followed before, by somebody who died before it could say so, is left out: a
+    /// pause, or a move of the schedule, may have come since.
     async fn judge(
         &self,
         ends: &[RunEnd],

@@ -1,8 +1,8 @@
 //! Has launched what follows the ends of this process's runs, many ends at once.
 //!
-//! In: ends, from the owners of its shards, once they are durable. Out: what follows has been launched, and the owner hears of it.
-//! Invariants: an end stays in its shard's inbox until then, so that nothing is lost with this process; of one namespace so many
-//! ends go at once, so that nobody's thousands stand before another's one; what the store does not take is tried again. Not
+//! In: ends, from the owners of its shards, once they are durable. Out: what follows has been launched, and the owner hears of
+//! it. Invariants: an end stays in its shard's inbox until then, so that nothing is lost with this process; of one namespace so
+//! many ends go at once, so that nobody's thousands stand before another's one; what the store does not take is tried again. Not
 //! here: what follows ([`Follow`]).
 
 use std::collections::{BTreeMap, VecDeque};

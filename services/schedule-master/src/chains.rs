@@ -1,9 +1,9 @@
 //! Decides what may follow a schedule.
 //!
-//! In: a schedule as somebody wants it, and those that the same call writes. Out: what is wrong with what follows. Invariants: what
-//! follows exists; no chain comes back to a schedule, or has more than [`Predecessor::PLACES_MAX`] of them. Two that are written at
-//! the same moment by others may pass it together: then the chain ends at that many runs. Not here: that what follows stays, to
-//! which the store sees.
+//! In: a schedule as somebody wants it, and those that the same call writes. Out: what is wrong with what follows. Invariants:
+//! what follows exists; no chain comes back to a schedule, or has more than [`Predecessor::PLACES_MAX`] of them. Two that are
+//! written at the same moment by others may pass it together: then the chain ends at that many runs. Not here: that what follows
+//! stays, to which the store sees.
 
 use std::collections::HashMap;
 

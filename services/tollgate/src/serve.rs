@@ -218,16 +218,8 @@ impl Parts {
                 ..targets.clone()
             };
             let options = handler_options(config, address, &metrics, &keys);
-            let shards = store.installation().await?.shards;
-            let late_after_us = emitter_options(config).late_after_us();
-            let follower = Follower::new(
-                (store.clone(), shards),
-                clock.clone(),
-                wake.clone(),
-                late_after_us,
-                metrics.clone(),
-            );
-            let ways = (ways(targets)?, Arc::new(follower) as Arc<dyn Follow>);
+            let follower = follower(config, &store, (clock.clone(), metrics.clone()), wake.clone()).await?;
+            let ways = (ways(targets)?, follower);
             let handler = EventHandler::new(&stores, ways, clock.clone(), peers.clone(), options);
             let service = EventHandlerServiceServer::new(handler.service());
             services.add_service(service.max_decoding_message_size(config.message_max));
@@ -399,6 +391,18 @@ fn handler_options(
         keys: keys.clone(),
         ..tollgate_event_handler::Options::default()
     }
+}
+
+/// What launches the runs that follow others.
+async fn follower(
+    config: &ServeConfig,
+    store: &Arc<dyn Store>,
+    (clock, metrics): (Clock, Metrics),
+    wake: Wake,
+) -> anyhow::Result<Arc<dyn Follow>> {
+    let shards = store.installation().await?.shards;
+    let late_after_us = emitter_options(config).late_after_us();
+    Ok(Arc::new(Follower::new((store.clone(), shards), clock, wake, late_after_us, metrics)))
 }
 
 fn emitter_options(config: &ServeConfig) -> tollgate_event_emitter::Options {

@@ -1,8 +1,8 @@
 //! Decides what follows the end of a run: the next run of its chain, a recorded skip, or nothing.
 //!
-//! In: an end, the schedule that follows as it is now. Out: a [`Next`]. Invariants: the same end gives the same run, however often it
-//! is asked; what falls due in a pause, or is missed in an outage, is judged as a launch of that schedule's own. Not here: after
-//! what ends another run follows ([`crate::model::FinishCondition`]), writing.
+//! In: an end, the schedule that follows as it is now. Out: a [`Next`]. Invariants: the same end gives the same run, however
+//! often it is asked; what falls due in a pause, or is missed in an outage, is judged as a launch of that schedule's own. Not
+//! here: after what ends another run follows ([`crate::model::FinishCondition`]), writing.
 
 use super::{Fate, Judge};
 use crate::model::{Run, RunEnd, RunKind, RunState, Schedule, Skipped};

@@ -153,8 +153,8 @@ pub enum Control {
         /// What was released and how.
         release: Release,
     },
-    /// A run of this shard has ended that another one follows, or that ends a chain. The message goes once the one is launched, or
-    /// the shard is told in which the chain began.
+    /// A run of this shard has ended that another one follows, or that ends a chain. The message goes once the one is launched,
+    /// or the shard is told in which the chain began.
     RunEnded {
         /// Which run, how, and what follows.
         end: RunEnd,

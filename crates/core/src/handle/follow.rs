@@ -1,8 +1,8 @@
 //! The ends of runs that another run follows.
 //!
-//! In: a run that has ended. Out: a message to its own shard, written by the commit that says so, and once that is durable the wish
-//! to have the next run launched. Invariants: what did not become durable has no next run; the message stays until the next run
-//! has been made, or is known not to be made, whoever owns the shard by then. Not here: which run follows
+//! In: a run that has ended. Out: a message to its own shard, written by the commit that says so, and once that is durable the
+//! wish to have the next run launched. Invariants: what did not become durable has no next run; the message stays until the next
+//! run has been made, or is known not to be made, whoever owns the shard by then. Not here: which run follows
 //! ([`crate::model::RunEnd`]), and what becomes of it ([`crate::emit::follow`]).
 
 use uuid::Uuid;

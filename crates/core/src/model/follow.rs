@@ -1,27 +1,17 @@
 //! What follows a run: the next step of its chain.
 //!
-//! In: a run that has ended, and what its schedule says of that. Out: whether another run follows, and what that one knows of the
-//! one before it. Invariant: the id of a run that follows is made of the id of the one before, so that there is one of it, however
-//! often the end is told.
+//! In: a run that has ended, and what its schedule says of that. Out: whether another run follows, and what that one knows of
+//! the one before it. Invariant: the id of a run that follows is made of the id of the one before, so that there is one of it,
+//! however often the end is told.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::{Counts, OverlapRule, Run, RunId, RunKind, RunSpec, RunState, SECOND_US};
-
-/// After what end of a run another one follows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum FinishCondition {
-    /// Every event has succeeded.
-    #[default]
-    AllSucceeded,
-    /// Some event has failed, died, expired or been lost; or the run's items could not be fetched.
-    AnyFailed,
-    /// It has ended, however: also where it was cancelled.
-    Always,
-}
+use super::{
+    ChainRoot, FinishCondition, OnFinish, OverlapRule, Predecessor, Run, RunId, RunKind, RunSpec, RunState,
+    SECOND_US,
+};
 
 impl FinishCondition {
     /// Whether a run has ended like this.
@@ -31,66 +21,6 @@ impl FinishCondition {
             Self::Always => run.state != RunState::Skipped || not_listed,
             Self::AllSucceeded => run.state == RunState::Finished && run.counts.succeeded == run.events,
             Self::AnyFailed => run.counts.badly() > 0 || not_listed,
-        }
-    }
-}
-
-/// What is launched when a run of a schedule has ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OnFinish {
-    /// The id of the schedule in the same namespace of which a run follows.
-    pub schedule: String,
-    /// After what end.
-    #[serde(default)]
-    pub when: FinishCondition,
-    /// How many events that run has, where that schedule is not to say it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub events: Option<u32>,
-}
-
-/// The first run of a chain, where the next run of its schedule waits for the end of the whole chain, or is skipped for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChainRoot {
-    /// The queue shard that owned it.
-    pub shard: u16,
-    /// Its schedule.
-    pub schedule_uid: Uuid,
-    /// Its id.
-    pub run: RunId,
-}
-
-/// The run before, of which the end made a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Predecessor {
-    /// The queue shard that owned it.
-    pub shard: u16,
-    /// Its id.
-    pub run: RunId,
-    /// Its schedule's id.
-    pub schedule_id: String,
-    /// Its place in the chain, from 1.
-    pub place: u8,
-    /// How it ended.
-    pub state: RunState,
-    /// How its events ended.
-    pub counts: Counts,
-    /// Who waits for the end of the chain.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub root: Option<ChainRoot>,
-}
-
-impl Predecessor {
-    /// The most runs that one chain has.
-    pub const PLACES_MAX: u8 = 8;
-
-    /// How it ended, in the words of a release: FAILED where some event ended badly, or the run got no items; else CANCELLED where
-    /// it was; else SUCCEEDED.
-    pub fn outcome(&self) -> &'static str {
-        match self.state {
-            _ if self.counts.badly() > 0 => "FAILED",
-            RunState::Cancelled => "CANCELLED",
-            RunState::Skipped => "FAILED",
-            _ => "SUCCEEDED",
         }
     }
 }
@@ -113,8 +43,8 @@ pub struct RunEnd {
 }
 
 impl RunEnd {
-    /// What is to be done about the end of `run`, if anything is: nothing follows where it ended otherwise than its spec asks for,
-    /// or is the last that its chain may have.
+    /// What is to be done about the end of `run`, if anything is: nothing follows where it ended otherwise than its spec asks
+    /// for, or is the last that its chain may have.
     pub fn of(run: &Run, spec: &RunSpec) -> Option<Self> {
         let place = run.place();
         let follows = |on_finish: &&OnFinish| on_finish.when.holds(run) && place < Predecessor::PLACES_MAX;
@@ -149,13 +79,14 @@ impl RunEnd {
         run.kind == RunKind::Scheduled && matches!(spec.overlap, OverlapRule::Skip | OverlapRule::BufferOne)
     }
 
-    /// When the run that follows is due. Never a whole second, which may be the launch time of a run of its schedule's own triggers.
+    /// When the run that follows is due. Never a whole second, which may be the launch time of a run of its schedule's own
+    /// triggers.
     pub fn launch_us(&self) -> i64 {
         self.ended_us + i64::from(self.ended_us % SECOND_US == 0)
     }
 
-    /// Whether nobody waits any more for the end of a chain whose first run has ended before, and was followed then, at `launch_us`:
-    /// dead events of it have been tried again, and the chain may be at its end.
+    /// Whether nobody waits any more for the end of a chain whose first run has ended before, and was followed then, at
+    /// `launch_us`: dead events of it have been tried again, and the chain may be at its end.
     pub fn gives_up(&self, root: ChainRoot, launch_us: i64) -> bool {
         root.run == self.of.run && launch_us != self.launch_us()
     }
@@ -174,16 +105,10 @@ impl RunEnd {
     }
 }
 
-impl Run {
-    /// Its place in its chain, from 1.
-    pub fn place(&self) -> u8 {
-        self.predecessor.as_ref().map_or(1, |before| before.place.saturating_add(1))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Counts;
 
     fn ended(state: RunState, counts: Counts) -> Run {
         Run { state, counts, events: 3, ..Run::default() }

@@ -7,8 +7,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::{
-    CheckAgain, ItemsFrom, OnFinish, OverlapRule, Payload, Predecessor, RetryPolicy, SECOND_US, Schedule,
-    Stagger, Target,
+    CheckAgain, ItemsFrom, OnFinish, OverlapRule, Payload, RetryPolicy, SECOND_US, Schedule, Stagger, Target,
 };
 
 /// Id of a run, derived from its schedule and launch time, so that emitting twice is harmless.
@@ -261,8 +260,8 @@ impl RunSpec {
         Stagger { start_within_s, spread_s, events: run.events }
     }
 
-    /// How long after the run's launch time its first event falls due. What a user starts now starts now, and so does what follows
-    /// another run.
+    /// How long after the run's launch time its first event falls due. What a user starts now starts now, and so does
+    /// what follows another run.
     pub fn start_delay_us(&self, run: &Run) -> i64 {
         if matches!(run.kind, RunKind::Manual | RunKind::Submitted | RunKind::Followed) {
             0
@@ -343,6 +342,60 @@ impl Run {
             .filter(|_| self.kind != RunKind::Backfill)
             .map(|finish_by_s| self.launch_us.saturating_add(finish_by_s.saturating_mul(SECOND_US)));
         window_us.map_or(until_us, |window_us| window_us.min(until_us))
+    }
+}
+
+/// The first run of a chain, where the next run of its schedule waits for the end of the whole chain, or is skipped for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChainRoot {
+    /// The queue shard that owned it.
+    pub shard: u16,
+    /// Its schedule.
+    pub schedule_uid: Uuid,
+    /// Its id.
+    pub run: RunId,
+}
+
+/// The run before, of which the end made a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Predecessor {
+    /// The queue shard that owned it.
+    pub shard: u16,
+    /// Its id.
+    pub run: RunId,
+    /// Its schedule's id.
+    pub schedule_id: String,
+    /// Its place in the chain, from 1.
+    pub place: u8,
+    /// How it ended.
+    pub state: RunState,
+    /// How its events ended.
+    pub counts: Counts,
+    /// Who waits for the end of the chain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<ChainRoot>,
+}
+
+impl Predecessor {
+    /// The most runs that one chain has.
+    pub const PLACES_MAX: u8 = 8;
+
+    /// How it ended, in the words of a release: FAILED where some event ended badly, or the run got no items; else CANCELLED
+    /// where it was; else SUCCEEDED.
+    pub fn outcome(&self) -> &'static str {
+        match self.state {
+            _ if self.counts.badly() > 0 => "FAILED",
+            RunState::Cancelled => "CANCELLED",
+            RunState::Skipped => "FAILED",
+            _ => "SUCCEEDED",
+        }
+    }
+}
+
+impl Run {
+    /// Its place in its chain, from 1.
+    pub fn place(&self) -> u8 {
+        self.predecessor.as_ref().map_or(1, |before| before.place.saturating_add(1))
     }
 }
 

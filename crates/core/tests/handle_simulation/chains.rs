@@ -42,13 +42,13 @@ impl World {
             && (run.state, run.counts, run.finished_us) == (end.of.state, end.of.counts, Some(end.ended_us));
         assert!(is_so || self.model.came_back.contains(&run.id), "{run:?} has not ended like {end:?}");
         let wait_us = if self.chaos { self.wait_us(&[0, 0, 1_000, 100_000, 4 * SECOND_US]) } else { 0 };
-        self.after(wait_us, Event::Follow(at, message, Box::new(end)));
+        self.after(wait_us, Event::Follow(at, message, Some(Box::new(end))));
     }
 
     /// The run that follows is launched, by a process that may have lost its shard in the meantime.
     pub(crate) fn follow(&mut self, at: At, message: Uuid, end: Box<RunEnd>) {
         if self.is_cut(at.slot) {
-            self.after(300_000, Event::Follow(at, message, end));
+            self.after(300_000, Event::Follow(at, message, Some(end)));
             return;
         }
         let next = end.next.as_ref().and_then(|next| self.named(&next.schedule));
@@ -89,7 +89,7 @@ impl World {
             }
         }
         let wait_us = if self.chaos { self.wait_us(&[0, 1_000, 50_000, 2 * SECOND_US]) } else { 0 };
-        self.after(wait_us, Event::Followed(at, message));
+        self.after(wait_us, Event::Follow(at, message, None));
     }
 
     /// The owner hears of it, whatever its life is by now.

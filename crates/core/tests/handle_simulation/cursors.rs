@@ -14,8 +14,8 @@ use crate::world::World;
 pub(crate) struct Replaced(BTreeSet<(u16, Uuid, String)>);
 
 impl Replaced {
-    /// No cursor comes back after a later one, unless it was left once more, as the commit with the first time failed; and a cursor that is left where the schedule lives is kept there.
-    /// `store`: before the commit.
+    /// No cursor comes back after a later one, unless it was left once more, as the commit with the first time failed; and a
+    /// cursor that is left where the schedule lives is kept there. `store`: before the commit.
     pub(crate) fn check(&mut self, shard: u16, store: &Store, changes: &Changes) {
         for row in &changes.schedules {
             let stored = store.schedules.get(&row.uid);

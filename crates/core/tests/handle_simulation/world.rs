@@ -140,9 +140,8 @@ pub(crate) enum Event {
     Retake(At),
     /// Keys of items have been read.
     Keys(At, (RunId, i64), u32, Vec<(String, u32)>),
-    /// The run that follows an end is launched; the owner hears of it.
-    Follow(At, Uuid, Box<RunEnd>),
-    Followed(At, Uuid),
+    /// The run that follows an end is launched; without one: the owner hears of it.
+    Follow(At, Uuid, Option<Box<RunEnd>>),
     GiveUp(At, Vec<UnderWay>),
     /// A process waits no longer for the answers of a shard that it gave up.
     ReportEnds(At),
@@ -210,7 +209,6 @@ impl Event {
             | Self::Retake(at)
             | Self::Keys(at, ..)
             | Self::Follow(at, ..)
-            | Self::Followed(at, _)
             | Self::GiveUp(at, _)
             | Self::ReportEnds(at)
             | Self::Write(at, ..)
@@ -434,8 +432,8 @@ impl World {
             Event::Heard(at, number, heard) => self.hear(at, number, heard),
             Event::Retake(at) => self.retake(at),
             Event::Keys(at, of, first, items) => self.keys_read(at, of, first, items),
-            Event::Follow(at, message, end) => self.follow(at, message, end),
-            Event::Followed(at, message) => self.followed(at, message),
+            Event::Follow(at, message, Some(end)) => self.follow(at, message, end),
+            Event::Follow(at, message, None) => self.followed(at, message),
             Event::GiveUp(at, own) => self.give_up(at, own),
             Event::ReportEnds(at) => self.report_ends(at),
             Event::Watch(slot, id) => self.watch(slot, id),

@@ -2,10 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use tollgate_core::model::{EVENTS_MAX, FinishCondition, OnFinish, Predecessor};
+use tollgate_core::model::{EVENTS_MAX, FinishCondition, OnFinish};
 
 use super::check::Check;
-use super::{Name, names, run};
+use super::{Name, names};
 use crate::v1;
 
 const EVENTS: RangeInclusive<u32> = 1..=EVENTS_MAX;
@@ -28,8 +28,9 @@ pub(super) fn to_core(check: &mut Check, message: Option<&v1::OnFinish>, name: &
 }
 
 /// As callers see it.
-pub(super) fn to_message(on_finish: &OnFinish, namespace: &str) -> v1::OnFinish {
-    v1::OnFinish {
+pub(super) fn to_message(on_finish: Option<&OnFinish>, namespace: &str) -> Option<v1::OnFinish> {
+    let on_finish = on_finish?;
+    Some(v1::OnFinish {
         schedule: names::of_schedule(namespace, &on_finish.schedule),
         when: match on_finish.when {
             FinishCondition::AllSucceeded => v1::FinishCondition::AllSucceeded,
@@ -38,16 +39,5 @@ pub(super) fn to_message(on_finish: &OnFinish, namespace: &str) -> v1::OnFinish 
         }
         .into(),
         events: on_finish.events,
-    }
-}
-
-/// The run before another one of a namespace, as callers see it.
-pub(super) fn predecessor_to_message(before: &Predecessor, namespace: &str) -> v1::Predecessor {
-    v1::Predecessor {
-        run: names::of_run(namespace, before.shard, before.run),
-        schedule: names::of_schedule(namespace, &before.schedule_id),
-        state: run::state(before.state, before.counts.badly() > 0).into(),
-        counts: Some(run::counts(&before.counts)),
-        place: u32::from(before.place),
-    }
+    })
 }

@@ -1,9 +1,9 @@
 //! How runs look to callers, and which states a filter may name.
 
-use tollgate_core::model::{Counts, Run, RunId, RunKind, RunState};
+use tollgate_core::model::{Counts, Predecessor, Run, RunId, RunKind, RunState};
 use uuid::Uuid;
 
-use super::{names, on_finish, timestamp};
+use super::{names, timestamp};
 use crate::field::FieldError;
 use crate::v1;
 
@@ -37,15 +37,23 @@ pub fn to_message(run: &Run, policy_id: Option<&str>) -> v1::Run {
         start_time: run.started_us.map(timestamp),
         finish_time: run.finished_us.map(timestamp),
         shard: u32::from(run.shard),
-        predecessor: run
-            .predecessor
-            .as_deref()
-            .map(|before| on_finish::predecessor_to_message(before, &run.namespace)),
+        predecessor: run.predecessor.as_deref().map(|before| predecessor(before, &run.namespace)),
         ..v1::Run::default()
     }
 }
 
-pub(super) fn counts(counts: &Counts) -> v1::RunCounts {
+/// The run before another one of a namespace, as callers see it.
+fn predecessor(before: &Predecessor, namespace: &str) -> v1::Predecessor {
+    v1::Predecessor {
+        run: names::of_run(namespace, before.shard, before.run),
+        schedule: names::of_schedule(namespace, &before.schedule_id),
+        state: state(before.state, before.counts.badly() > 0).into(),
+        counts: Some(counts(&before.counts)),
+        place: u32::from(before.place),
+    }
+}
+
+fn counts(counts: &Counts) -> v1::RunCounts {
     v1::RunCounts {
         succeeded: counts.succeeded,
         failed: counts.failed,
@@ -57,7 +65,7 @@ pub(super) fn counts(counts: &Counts) -> v1::RunCounts {
 }
 
 /// `badly`: some events ended so.
-pub(super) fn state(state: RunState, badly: bool) -> v1::RunState {
+fn state(state: RunState, badly: bool) -> v1::RunState {
     match state {
         RunState::Emitted => v1::RunState::Emitted,
         RunState::Listing => v1::RunState::Listing,

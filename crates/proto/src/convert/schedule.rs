@@ -308,6 +308,19 @@ fn check_again(check: &mut Check, message: Option<&v1::CheckAgain>) -> CheckAgai
     }
 }
 
+fn check_again_to_message(check_again: &CheckAgain) -> v1::CheckAgain {
+    v1::CheckAgain {
+        max_checks: Some(check_again.count_max),
+        horizon: Some(duration_of_s(check_again.horizon_s)),
+        slot: Some(duration_of_s(check_again.slot_s)),
+        on_guard: match check_again.on_guard {
+            OnGuard::Refuse => v1::CheckGuard::Refuse,
+            OnGuard::Close => v1::CheckGuard::Close,
+        }
+        .into(),
+    }
+}
+
 /// A schedule as callers see it: without its secret, and without what only its plan knows (`launch_classes`,
 /// `children_count`, `next_launch_time`).
 pub fn to_message(schedule: &Schedule) -> v1::Schedule {
@@ -360,20 +373,8 @@ pub fn to_message(schedule: &Schedule) -> v1::Schedule {
         start_delay: Some(schedule.start_delay_us())
             .filter(|us| *us > 0)
             .map(|us| duration_of_ms(us / 1_000)),
-        check_again: Some(v1::CheckAgain {
-            max_checks: Some(schedule.check_again.count_max),
-            horizon: Some(duration_of_s(schedule.check_again.horizon_s)),
-            slot: Some(duration_of_s(schedule.check_again.slot_s)),
-            on_guard: match schedule.check_again.on_guard {
-                OnGuard::Refuse => v1::CheckGuard::Refuse,
-                OnGuard::Close => v1::CheckGuard::Close,
-            }
-            .into(),
-        }),
-        on_finish: schedule
-            .on_finish
-            .as_ref()
-            .map(|on_finish| on_finish::to_message(on_finish, &schedule.namespace)),
+        check_again: Some(check_again_to_message(&schedule.check_again)),
+        on_finish: on_finish::to_message(schedule.on_finish.as_ref(), &schedule.namespace),
         when_done: when_done.into(),
         delete_after: delete_after_s.map(duration_of_s),
         labels: schedule.labels.clone(),

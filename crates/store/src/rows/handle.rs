@@ -6,13 +6,15 @@ use serde::{Deserialize, Serialize};
 use sqlx::FromRow;
 use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
 use tollgate_core::handle::control::Message;
-use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec, Skipped};
+use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec};
 use uuid::Uuid;
 
 use super::batch::BatchRecord;
 use super::ended::{EndedRecord, pack};
 use super::unstarted::UnstartedRow;
-use super::{RunRow, SkippedRow, Word, corrupt, count, int, json, parse, shard_of, text};
+use super::{
+    RunRow, SkippedRow, Word, corrupt, count, int, json, parse, run_rows, shard_of, skipped_rows, text,
+};
 use crate::StoreError;
 use crate::columns::row;
 use crate::handle::{Lease, Member};
@@ -435,20 +437,6 @@ fn schedule_body(schedule: &ShardSchedule) -> Result<ScheduleBody, StoreError> {
 
 fn policy_body(policy: &Policy) -> Result<PolicyBody, StoreError> {
     Ok(PolicyBody { policy_uid: policy.uid, body: json(policy)? })
-}
-
-/// The rows of runs, in the order of their key.
-pub(crate) fn run_rows<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<RunRow> {
-    let mut rows: Vec<RunRow> = runs.into_iter().map(RunRow::from).collect();
-    rows.sort_by_key(|row| (row.shard_id, row.run_id));
-    rows
-}
-
-/// The rows of skipped triggers, in the order of their key.
-pub(crate) fn skipped_rows<'a>(skipped: impl IntoIterator<Item = &'a Skipped>) -> Vec<SkippedRow> {
-    let mut rows: Vec<SkippedRow> = skipped.into_iter().map(SkippedRow::from).collect();
-    rows.sort_by_key(|row| (row.schedule_uid, row.launch_us));
-    rows
 }
 
 /// Things by their shard, in the order of shards.

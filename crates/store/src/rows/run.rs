@@ -182,3 +182,17 @@ impl TryFrom<SkippedRow> for Skipped {
         })
     }
 }
+
+/// The rows of runs, in the order of their key.
+pub(crate) fn run_rows<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<RunRow> {
+    let mut rows: Vec<RunRow> = runs.into_iter().map(RunRow::from).collect();
+    rows.sort_by_key(|row| (row.shard_id, row.run_id));
+    rows
+}
+
+/// The rows of skipped triggers, in the order of their key.
+pub(crate) fn skipped_rows<'a>(skipped: impl IntoIterator<Item = &'a Skipped>) -> Vec<SkippedRow> {
+    let mut rows: Vec<SkippedRow> = skipped.into_iter().map(SkippedRow::from).collect();
+    rows.sort_by_key(|row| (row.schedule_uid, row.launch_us));
+    rows
+}

@@ -1,7 +1,7 @@
 //! The chain in which a schedule stands, as one picture: what it follows, what follows it, and who waits for whom.
 //!
-//! In: the schedule, and of each other one in its chain its latest run, from the API. Out: a list in the order of the chain. What it
-//! follows stands side by side, as these do not follow one another.
+//! In: the schedule, and of each other one in its chain its latest run, from the API. Out: a list in the order of the chain.
+//! What it follows stands side by side, as these do not follow one another.
 
 use futures::future::join_all;
 use maud::{Markup, html};

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tollgate_proto::json::to_file_json;
 use tollgate_proto::v1;
 
+use super::explanation::explanation;
 use super::table::{Table, View};
 use super::target::{Target, TargetParser};
 use super::when::{both, duration, moment, relative};
@@ -92,8 +93,8 @@ pub(crate) async fn run(session: Session, args: DescribeArgs) -> anyhow::Result<
             if !session.printer.is_text() {
                 return Ok(());
             }
-            let Ok(explanation) = why::explain(&session, &event.event_id).await else { return Ok(()) };
-            session.printer.text(&format!("\n{}", why::reasons(session.now_us, &explanation)))
+            let Ok(told) = explanation(&session, &event.event_id).await else { return Ok(()) };
+            session.printer.text(&format!("\n{}", why::reasons(session.now_us, &told)))
         }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod complete;
 mod counts;
 pub(crate) mod delete;
 pub(crate) mod describe;
+mod explanation;
 mod failure;
 pub(crate) mod failures;
 mod fetch;

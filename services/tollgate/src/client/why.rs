@@ -3,12 +3,13 @@
 use clap::Args;
 use tollgate_proto::v1;
 
+use super::explanation::explanation;
 use super::names::short;
 use super::rows::{event_state, word};
 use super::style::Tone;
 use super::table::{Cell, Table, pairs};
 use super::when::{duration, relative};
-use super::{Session, ids, names, rows, why_chain};
+use super::{Session, names, rows, why_chain};
 
 /// Arguments of `why`.
 #[derive(Args, Clone, Debug)]
@@ -32,16 +33,8 @@ pub(crate) async fn run(session: Session, args: WhyArgs) -> anyhow::Result<()> {
         let text = why_chain::explain(&session, &name).await?;
         return session.printer.text(&text);
     }
-    let explanation = explain(&session, args.name.as_deref().unwrap_or_default()).await?;
-    session.printer.message(&explanation, |explanation| text(session.now_us, explanation))
-}
-
-/// Asks for an explanation.
-pub(super) async fn explain(session: &Session, name: &str) -> anyhow::Result<v1::Explanation> {
-    let name = ids::event(session, name).await?;
-    let tried = format!("explain event {name}");
-    let answer = session.handler().explain_event(v1::ExplainEventRequest { name }).await;
-    Ok(answer.map_err(|status| session.failure(tried, status))?.into_inner())
+    let told = explanation(&session, args.name.as_deref().unwrap_or_default()).await?;
+    session.printer.message(&told, |told| text(session.now_us, told))
 }
 
 fn text(now_us: i64, explanation: &v1::Explanation) -> String {

@@ -1,14 +1,16 @@
 //! `tollgate why --schedule`: what the next run of a schedule that follows others waits for, up its chain.
 //!
-//! In: a schedule. Out: the way up to the runs that go on, and why the next event of each waits. Where none goes on, that is said.
+//! In: a schedule. Out: the way up to the runs that go on, and why the next event of each waits. Where none goes on, that is
+//! said.
 
 use std::collections::VecDeque;
 
 use tollgate_proto::v1;
 
+use super::explanation::explanation;
 use super::names::{namespace_of, parent, short};
 use super::rows::{run_state, word};
-use super::{Session, fetch, why};
+use super::{Session, fetch};
 
 /// The most schedules that are looked at.
 const LOOKED_AT_MAX: usize = 40;
@@ -90,12 +92,12 @@ async fn next_event(session: &Session, run: &v1::Run) -> String {
     };
     let Ok(page) = session.handler().list_events(request).await else { return String::new() };
     let Some(event) = page.into_inner().events.into_iter().next() else { return String::new() };
-    let Ok(explanation) = why::explain(session, &event.event_id).await else { return String::new() };
-    let reasons = explanation.reasons.iter();
+    let Ok(told) = explanation(session, &event.event_id).await else { return String::new() };
+    let reasons = told.reasons.iter();
     let reasons = reasons.map(|reason| {
         format!("    {}: {}\n", word(reason.code().as_str_name(), "REASON_CODE_"), reason.message)
     });
-    format!("  its next event, {}: {}\n{}", event.event_id, explanation.summary, reasons.collect::<String>())
+    format!("  its next event, {}: {}\n{}", event.event_id, told.summary, reasons.collect::<String>())
 }
 
 #[cfg(test)]
