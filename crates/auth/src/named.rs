@@ -36,6 +36,9 @@ impl Named for v1::Schedule {
         each(&self.name);
         each(&self.policy);
         self.exclude_calendars.iter().for_each(|calendar| each(calendar));
+        if let Some(on_finish) = &self.on_finish {
+            each(&on_finish.schedule);
+        }
     }
 }
 
@@ -228,7 +231,7 @@ mod tests {
         "url",
     ];
     /// Nor do these, which only answers have.
-    const OF_ANSWERS: [&str; 5] = ["actor", "field", "last_error", "launch_classes", "time_zones"];
+    const OF_ANSWERS: [&str; 6] = ["actor", "field", "follows", "last_error", "launch_classes", "time_zones"];
 
     macro_rules! shown {
         ($($request:ident)+) => {

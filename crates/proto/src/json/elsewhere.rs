@@ -31,6 +31,10 @@ pub(super) struct Step {
 /// What somebody wrote who wrote this key with this value.
 pub(super) fn belongs(way: &[Step], key: &str, value: &str, spelling: Spelling) -> Option<String> {
     let (here, above) = way.split_last()?;
+    // A word of other systems means the same, whatever field of that name there is further down.
+    if let Some(told) = foreign(&here.descriptor, key, value, spelling) {
+        return Some(told);
+    }
     let down = below(&here.descriptor, key);
     if !down.is_empty() {
         return Some(format!("it belongs further down: {}", written(&down, value, spelling)));
@@ -43,9 +47,6 @@ pub(super) fn belongs(way: &[Step], key: &str, value: &str, spelling: Spelling) 
             let levels = if up == 0 { "one level up".to_owned() } else { format!("{} levels up", up + 1) };
             return Some(format!("{} belongs to {}, {levels}", spelling.of(&field), called(step, spelling)));
         }
-    }
-    if let Some(told) = foreign(&here.descriptor, key, value, spelling) {
-        return Some(told);
     }
     let root = way.iter().rev().find(|step| KINDS.contains(&step.descriptor.name()))?;
     let aside = below(&root.descriptor, key);

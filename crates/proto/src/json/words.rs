@@ -37,6 +37,7 @@ const WORDS: &[(&str, &[&str], Meant)] = &[
         Field("retry.max_attempts"),
     ),
     ("Schedule", &["backoff", "retrydelay"], Field("retry.min_backoff")),
+    ("Schedule", &["then", "next", "downstream", "onsuccess", "oncomplete"], Field("on_finish.schedule")),
     ("Schedule", &["concurrencypolicy", "overlappolicy"], Field("overlap")),
     ("Schedule", &["fixeddelay", "cooldown", "delaybetweenruns", "mininterval"], Field("delay_after_finish")),
     (

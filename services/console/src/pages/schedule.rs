@@ -98,6 +98,9 @@ pub(crate) async fn body(
             section aria-labelledby="h-next" {
                 h2 #h-next { "Next fires" }
                 @match &next {
+                    Ok(_) if schedule.triggers.is_empty() && !schedule.follows.is_empty() => {
+                        p.mute { "None of its own: a run is launched when one before it in its chain has ended." }
+                    }
                     Ok(_) if schedule.triggers.is_empty() => {
                         p.mute { "None: it is manual, and fires when it is triggered." }
                     }
