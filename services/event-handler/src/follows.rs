@@ -9,15 +9,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tollgate_core::model::RunEnd;
-use tollgate_metrics::Role;
+use tollgate_metrics::{Metrics, Role};
 use tollgate_service::follow::Follow;
+use tollgate_store::StoreError;
 use uuid::Uuid;
 
+use crate::outage;
 use crate::routes::Input;
-use crate::{Shared, outage};
 
 /// Ends of one namespace that go at once.
 const EACH: usize = 64;
@@ -92,63 +95,84 @@ impl Lanes {
 
 /// Has launched what owners wish, until told to stop.
 pub(crate) async fn run(
-    shared: Shared,
+    metrics: Metrics,
     follower: Arc<dyn Follow>,
     mut wishes: mpsc::UnboundedReceiver<Wish>,
     stop: CancellationToken,
 ) {
-    let mut lanes = Lanes::default();
-    let mut pause = AGAIN;
-    loop {
+    let (mut lanes, mut later, mut pause) = (Lanes::default(), FuturesUnordered::new(), AGAIN);
+    while !stop.is_cancelled() {
         if lanes.waiting.is_empty() {
             tokio::select! {
                 () = stop.cancelled() => return,
                 wish = wishes.recv() => match wish {
                     Some(wish) => lanes.push(wish),
                     None => return,
-                }
+                },
+                Some(wish) = later.next(), if !later.is_empty() => lanes.push(wish),
             }
         }
         while let Ok(wish) = wishes.try_recv() {
             lanes.push(wish);
         }
-        let taken = lanes.take();
-        let left = follow(&shared, &*follower, taken).await;
-        if left.is_empty() {
-            pause = AGAIN;
-            continue;
+        while let Some(Some(wish)) = later.next().now_or_never() {
+            lanes.push(wish);
         }
-        left.into_iter().for_each(|wish| lanes.push(wish));
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(pause) => pause = (pause * 2).min(AGAIN_MAX),
-        }
+        let Left { unreadable, others } = follow(&metrics, &*follower, lanes.take()).await;
+        pause = if others.is_empty() { AGAIN } else { (pause * 2).min(AGAIN_MAX) };
+        // What is tried again waits beside the others, and never in their way.
+        later.extend(others.into_iter().map(|wish| wish.after(pause)));
+        later.extend(unreadable.into_iter().map(|wish| wish.after(AGAIN_MAX)));
     }
 }
 
-/// Has some launched, together, or where that fails one by one, so that one that cannot be read holds up no other. What is left.
-async fn follow(shared: &Shared, follower: &dyn Follow, mut wishes: Vec<Wish>) -> Vec<Wish> {
+/// What is left of some wishes.
+#[derive(Default)]
+struct Left {
+    /// A schedule that follows cannot be read.
+    unreadable: Vec<Wish>,
+    /// The store has failed.
+    others: Vec<Wish>,
+}
+
+/// Has some launched together; where one of them cannot be read, one by one, so that it holds up no other.
+async fn follow(metrics: &Metrics, follower: &dyn Follow, mut wishes: Vec<Wish>) -> Left {
     wishes.retain(|wish| !wish.owner.is_closed());
     let ends: Vec<RunEnd> = wishes.iter().map(|wish| wish.end.clone()).collect();
-    if ends.is_empty() || follower.follow(&ends).await.is_ok() {
-        wishes.into_iter().for_each(Wish::done);
-        return Vec::new();
-    }
-    let mut left = Vec::new();
-    for wish in wishes {
-        match follower.follow(std::slice::from_ref(&wish.end)).await {
-            Ok(()) => wish.done(),
-            Err(error) => {
-                shared.options.metrics.store_failed(Role::Handler);
-                outage::note(wish.shard, &error, "what follows a run is not launched yet; trying again");
-                left.push(wish);
+    let mut left = Left::default();
+    match follower.follow(&ends).await {
+        Ok(()) => wishes.into_iter().for_each(Wish::done),
+        Err(StoreError::Corrupt { .. }) => {
+            for wish in wishes {
+                match follower.follow(std::slice::from_ref(&wish.end)).await {
+                    Ok(()) => wish.done(),
+                    Err(error) => {
+                        note(metrics, &wish, &error);
+                        let is_corrupt = matches!(error, StoreError::Corrupt { .. });
+                        if is_corrupt { left.unreadable.push(wish) } else { left.others.push(wish) }
+                    }
+                }
             }
+        }
+        Err(error) => {
+            wishes.first().into_iter().for_each(|wish| note(metrics, wish, &error));
+            left.others = wishes;
         }
     }
     left
 }
 
+fn note(metrics: &Metrics, wish: &Wish, error: &StoreError) {
+    metrics.store_failed(Role::Handler);
+    outage::note(wish.shard, error, "what follows a run is not launched yet; trying again");
+}
+
 impl Wish {
+    async fn after(self, pause: Duration) -> Self {
+        tokio::time::sleep(pause).await;
+        self
+    }
+
     fn done(self) {
         // An owner that has gone leaves it to its successor, who has it done again, which changes nothing.
         let _gone = self.owner.send(Input::Followed { message: self.message });
@@ -157,6 +181,8 @@ impl Wish {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use tollgate_core::model::{Counts, FinishCondition, OnFinish, Predecessor, RunId, RunState};
 
     use super::*;
@@ -191,5 +217,38 @@ mod tests {
             rest += lanes.take().len();
         }
         assert_eq!(rest, 10_000 - EACH, "in its order, and all of them");
+    }
+
+    /// Cannot read the schedule that follows in the namespace `bad`.
+    struct Half;
+
+    #[async_trait::async_trait]
+    impl Follow for Half {
+        async fn follow(&self, ends: &[RunEnd]) -> Result<(), StoreError> {
+            if ends.iter().any(|end| end.namespace == "bad") {
+                let (key, message) = ("b".to_owned(), "not JSON".to_owned());
+                return Err(StoreError::Corrupt { table: "schedules", key, column: "spec", message });
+            }
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_cannot_be_read_holds_up_no_other() {
+        let (to, from) = Wishes::new();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(run(Metrics::default(), Arc::new(Half), from, stop.clone()));
+        let (bad_owner, mut bad) = mpsc::unbounded_channel();
+        let (good_owner, mut good) = mpsc::unbounded_channel();
+        for number in 0..3 {
+            to.leave(Wish { owner: bad_owner.clone(), ..wish("bad", number) });
+            to.leave(Wish { owner: good_owner.clone(), ..wish("good", number) });
+            let heard = tokio::time::timeout(Duration::from_secs(10), good.recv()).await;
+            let message = Uuid::from_u128(number);
+            assert!(matches!(heard, Ok(Some(Input::Followed { message: of })) if of == message), "{heard:?}");
+        }
+        assert!(bad.try_recv().is_err(), "nothing follows what cannot be read");
+        stop.cancel();
+        tokio::time::timeout(Duration::from_secs(10), task).await.unwrap().unwrap();
     }
 }

@@ -241,7 +241,7 @@ impl EventHandler {
     async fn follow_ends(&self, stop: CancellationToken) {
         let follows = self.ends.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((follower, ends)) = follows {
-            follows::run(self.shared.clone(), follower, ends, stop).await;
+            follows::run(self.shared.options.metrics.clone(), follower, ends, stop).await;
         }
     }
 }

@@ -266,7 +266,7 @@ async fn failed(
         recorded_us: now_us,
     };
     let ended = Run { state: RunState::Skipped, finished_us: Some(now_us), ..run.clone() };
-    let end = RunEnd::of(&ended, spec).map(Message::run_ended);
+    let end = RunEnd::of(&ended, Some(spec)).map(Message::run_ended);
     if shared.store.give_up_list(lease, run, &skipped, &reason, end).await? == Written::Done {
         shared.peers.routes().wake(run.shard);
         tracing::error!(schedule = name, attempts, error = no_page.message, "the list of a run is given up");

@@ -140,9 +140,8 @@ impl Shard {
         run.next_index = run.events;
         run.finished_us = Some(now.wall_us);
         self.gone.insert(run.id, self.pending_commit(), false);
-        if let Some(spec) = self.specs.get(&(run.schedule_uid, run.generation)).cloned() {
-            self.run_ended(&run, &spec);
-        }
+        let spec = self.specs.get(&(run.schedule_uid, run.generation)).cloned();
+        self.run_ended(&run, spec.as_deref());
         self.pending.changes.runs_changed.push(run);
         self.pending.urgent = true;
     }

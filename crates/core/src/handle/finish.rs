@@ -100,7 +100,7 @@ impl Shard {
         self.pending.urgent = true;
         let (uid, delay_s) = (run.row.schedule_uid, run.spec.delay_after_finish_s);
         self.gone.insert(id, self.pending_commit(), false);
-        self.run_ended(&run.row, &run.spec);
+        self.run_ended(&run.row, Some(&run.spec));
         self.pending.changes.runs_changed.push(run.row);
         if let Some(delay_s) = delay_s {
             self.rest_after(uid, id, delay_s, now);

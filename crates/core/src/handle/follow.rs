@@ -15,7 +15,7 @@ use crate::model::{ChainRoot, Now, Run, RunEnd, RunId, RunSpec};
 
 impl Shard {
     /// A run has ended, which is pending.
-    pub(super) fn run_ended(&mut self, run: &Run, spec: &RunSpec) {
+    pub(super) fn run_ended(&mut self, run: &Run, spec: Option<&RunSpec>) {
         let Some(end) = RunEnd::of(run, spec) else { return };
         if let Some(root) = end.of.root.filter(|root| root.run == run.id) {
             self.chain_goes_on(root);
@@ -56,12 +56,19 @@ impl Shard {
     /// Has the next run launched, once what is pending is durable.
     pub(super) fn wish_next(&mut self, message: Uuid, end: RunEnd) {
         self.messages.insert_for_later(message, ());
+        self.ends.insert(message);
         self.pending.effects.push(Effect::Follow { message, end });
         self.pending.urgent = true;
     }
 
+    /// The messages of ends that are being followed: they stay in the inbox for now, and no read need bring them.
+    pub fn ends_waiting(&self) -> impl Iterator<Item = Uuid> {
+        self.ends.iter().copied()
+    }
+
     /// The run that follows by this message has been made, or is not to be.
     pub fn followed(&mut self, message: Uuid) {
+        self.ends.remove(&message);
         self.messages.insert(message, self.pending_commit(), ());
         self.pending.changes.inbox_done.push(message);
     }
@@ -90,19 +97,19 @@ mod tests {
             cursor_out: Some("42".to_owned()),
             ..ended(RunState::Finished, Counts { succeeded: 3, ..Counts::default() })
         };
-        let Some(end) = RunEnd::of(&run, &spec) else { panic!("it follows") };
+        let Some(end) = RunEnd::of(&run, Some(&spec)) else { panic!("it follows") };
         assert_eq!((end.of.place, end.ended_us, end.cursor.as_deref()), (1, 9_000_000, Some("42")));
         let (a, b) = (Uuid::from_u128(2), Uuid::from_u128(3));
         assert_eq!(end.next_run(a), end.next_run(a));
         assert_ne!(end.next_run(a), end.next_run(b));
         // Its events may be tried again, and the run end again.
-        let later = RunEnd::of(&Run { finished_us: Some(10_000_000), ..run.clone() }, &spec);
+        let later = RunEnd::of(&Run { finished_us: Some(10_000_000), ..run.clone() }, Some(&spec));
         assert_eq!(later.map(|later| later.next_run(a)), Some(end.next_run(a)));
         let seventh = Predecessor { place: Predecessor::PLACES_MAX - 1, ..end.of };
         let eighth = Run { predecessor: Some(Box::new(seventh)), ..run.clone() };
-        assert_eq!((eighth.place(), RunEnd::of(&eighth, &spec)), (Predecessor::PLACES_MAX, None));
+        assert_eq!((eighth.place(), RunEnd::of(&eighth, Some(&spec))), (Predecessor::PLACES_MAX, None));
         let failed = Counts { succeeded: 2, failed: 1, ..Counts::default() };
-        assert_eq!(RunEnd::of(&Run { counts: failed, ..run.clone() }, &spec), None);
+        assert_eq!(RunEnd::of(&Run { counts: failed, ..run.clone() }, Some(&spec)), None);
     }
 
     #[test]
@@ -118,13 +125,13 @@ mod tests {
             schedule_uid: uid,
             ..ended(RunState::Finished, Counts::default())
         };
-        let root = RunEnd::of(&first, &spec).and_then(|end| end.of.root);
+        let root = RunEnd::of(&first, Some(&spec)).and_then(|end| end.of.root);
         assert_eq!(root.map(|root| (root.schedule_uid, root.run)), Some((uid, first.id)));
         let by_hand = Run { kind: RunKind::Manual, ..first.clone() };
-        assert_eq!(RunEnd::of(&by_hand, &spec).and_then(|end| end.of.root), None);
-        let Some(end) = RunEnd::of(&first, &spec) else { panic!("it follows") };
+        assert_eq!(RunEnd::of(&by_hand, Some(&spec)).and_then(|end| end.of.root), None);
+        let Some(end) = RunEnd::of(&first, Some(&spec)) else { panic!("it follows") };
         let last = Run { kind: RunKind::Followed, predecessor: Some(Box::new(end.of)), ..first };
-        let last = RunEnd::of(&last, &plain);
+        let last = RunEnd::of(&last, Some(&plain));
         assert_eq!(last.map(|end| (end.next, end.of.root)), Some((None, root)), "also where nothing follows");
     }
 }

@@ -65,6 +65,8 @@ pub struct Shard {
     pub(super) revived: Outdated<RunId>,
     /// Runs that wait for their items, by the commit that says so; kept as above.
     pub(super) listing: Outdated<RunId>,
+    /// Ends of runs that are being followed, by their messages.
+    pub(super) ends: BTreeSet<Uuid>,
     /// Schedules to be handed over to other shards, in the order of the commits that they wait for.
     pub(super) moves: VecDeque<Move>,
     /// What the next commit says.
@@ -115,6 +117,7 @@ impl Shard {
             gone: Outdated::default(),
             revived: Outdated::default(),
             listing: Outdated::default(),
+            ends: BTreeSet::new(),
             moves: VecDeque::new(),
             pending: Pending::default(),
             minutes: Minutes::new(now),

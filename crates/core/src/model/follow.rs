@@ -44,14 +44,14 @@ pub struct RunEnd {
 
 impl RunEnd {
     /// What is to be done about the end of `run`, if anything is: nothing follows where it ended otherwise than its spec asks
-    /// for, or is the last that its chain may have.
-    pub fn of(run: &Run, spec: &RunSpec) -> Option<Self> {
+    /// for, or is the last that its chain may have, or where its spec cannot be read.
+    pub fn of(run: &Run, spec: Option<&RunSpec>) -> Option<Self> {
         let place = run.place();
         let follows = |on_finish: &&OnFinish| on_finish.when.holds(run) && place < Predecessor::PLACES_MAX;
-        let next = spec.on_finish.as_ref().filter(follows).cloned();
+        let next = spec.and_then(|spec| spec.on_finish.as_ref()).filter(follows).cloned();
         let root = match &run.predecessor {
             Some(before) => before.root,
-            None if next.is_some() && Self::is_waited_for(run, spec) => {
+            None if next.is_some() && spec.is_some_and(|spec| Self::is_waited_for(run, spec)) => {
                 Some(ChainRoot { shard: run.shard, schedule_uid: run.schedule_uid, run: run.id })
             }
             None => None,

@@ -26,7 +26,7 @@ const TRY_AGAIN_US: i64 = 60_000_000;
 pub struct Ask {
     /// How much.
     pub part: ReadSize,
-    /// Messages that have been passed over.
+    /// Messages that have been passed over, and those of ends that are being followed.
     pub except: Vec<Uuid>,
     /// Look again at runs that have been, from this id on.
     pub again: Option<RunId>,

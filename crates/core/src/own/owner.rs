@@ -184,7 +184,10 @@ impl<C> Owner<C> {
         self.kept.syncs.read_begins();
         let until_us = now.wall_us + self.load_ahead_us;
         let part = self.backlog.begin(now.wall_us - RECENT_US..until_us);
-        Some(Next::Read(self.passed_over.ask(part, now.mono_us)))
+        let mut ask = self.passed_over.ask(part, now.mono_us);
+        // However many ends wait to be followed, the rest of the inbox is read.
+        ask.except.extend(self.machine.ends_waiting());
+        Some(Next::Read(ask))
     }
 
     /// What it read while it gives the shard up would only have to be committed.

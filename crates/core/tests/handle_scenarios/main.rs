@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod batches;
+mod chains;
 mod change;
 mod cursors;
 mod early;

@@ -105,7 +105,7 @@ impl World {
         let runs = || self.stores.iter().flat_map(|store| store.runs.values().map(move |run| (store, run)));
         let spec = |store: &Store, run: &Run| store.specs[&(run.schedule_uid, run.generation)].clone();
         for (store, run) in runs() {
-            let Some(end) = RunEnd::of(run, &spec(store, run)) else { continue };
+            let Some(end) = RunEnd::of(run, Some(&spec(store, run))) else { continue };
             let Some(next) = end.next.as_ref().and_then(|next| self.named(&next.schedule)) else { continue };
             let id = end.next_run(next.schedule.uid);
             let found = runs().filter(|(_, other)| other.id == id).count();

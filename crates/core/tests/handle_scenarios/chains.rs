@@ -1,0 +1,107 @@
+//! Ends of runs that another run follows: they are wished once they are durable, by whoever owns the shard, until it is done.
+
+use tollgate_core::handle::control::Control;
+use tollgate_core::handle::{Context, Options, ShardState};
+use tollgate_core::model::*;
+use tollgate_core::own::{Kept, News, Next, Owner, ReadTurns, Setup, Sizes, Standing};
+
+use crate::handle_world::*;
+use crate::world::*;
+
+fn followed_spec(p: &Policy) -> RunSpec {
+    let when = FinishCondition::Always;
+    let on_finish = Some(OnFinish { schedule: "report".to_owned(), when, events: None });
+    RunSpec { on_finish, ..spec(10, Some(p)) }
+}
+
+#[test]
+fn an_end_is_wished_once_durable_and_by_the_next_owner_until_it_is_done() {
+    let p = policy(1, at_most(2));
+    let mut world = World::with_policy(&p);
+    let s = followed_spec(&p);
+    let run = world.emit(run(&s, START_US, 1), &s);
+    assert_eq!(world.work_off(), 1);
+    let [(message, end)] = world.ends.as_slice() else { panic!("{:?}", world.ends) };
+    let (message, end) = (*message, end.clone());
+    assert_eq!(
+        (end.of.run, end.of.state, world.row(run).state),
+        (run, RunState::Finished, RunState::Finished)
+    );
+    assert!(matches!(&world.store.inbox[&message].control, Control::RunEnded { end: of } if *of == end));
+    // The owner dies before it hears of it; its successor wishes the same.
+    world.ends.clear();
+    world.restart_after_s(10);
+    let stored = world.store.inbox[&message].clone();
+    world.shard.begin_read();
+    world.shard.control(stored, Context::default(), world.now);
+    world.settle();
+    assert_eq!(world.ends, [(message, end)]);
+    world.shard.followed(message);
+    world.flush();
+    assert!(world.store.inbox.is_empty());
+}
+
+#[test]
+fn a_run_in_a_chain_that_is_cancelled_unread_ends_the_chain() {
+    let p = policy(1, at_most(2));
+    let mut world = World::with_policy(&p);
+    let s = spec(10, Some(&p));
+    let of = run(&s, START_US, 1);
+    let root = Some(ChainRoot { shard: 3, schedule_uid: s.schedule_uid, run: of.id });
+    let before = Predecessor {
+        shard: 3,
+        run: of.id,
+        schedule_id: "first".to_owned(),
+        place: 1,
+        state: RunState::Finished,
+        counts: Counts::default(),
+        root,
+    };
+    let unread =
+        Run { kind: RunKind::Followed, predecessor: Some(Box::new(before)), ..run(&s, START_US + 1, 1) };
+    // Its spec is not there.
+    world.store.runs.insert(unread.id, unread.clone());
+    world.tell(Control::CancelRun { run: unread.id, reason: String::new() });
+    assert_eq!(world.row(unread.id).state, RunState::Cancelled);
+    let [(_, end)] = world.ends.as_slice() else { panic!("{:?}", world.ends) };
+    assert_eq!((&end.next, end.of.root), (&None, root), "who waits for the chain is told");
+}
+
+#[test]
+fn ends_that_wait_stand_in_the_way_of_no_other_message() {
+    let p = policy(1, at_most(2));
+    let mut world = World::with_policy(&p);
+    let s = followed_spec(&p);
+    for number in 0..300 {
+        world.emit(run(&s, START_US + number, 1), &s);
+    }
+    assert_eq!(world.work_off(), 300);
+    let messages: Vec<_> = world.store.inbox.values().map(|m| (m.clone(), Context::default())).collect();
+    assert_eq!(messages.len(), 300);
+    let setup = Setup {
+        shard: 0,
+        options: Options::default(),
+        turns: ReadTurns::new(Sizes::default()),
+        load_ahead_us: MINUTE_US,
+    };
+    let mut owner: Owner<()> = Owner::new(setup, ShardState::default(), 7, Kept::default(), world.now);
+    let Some(Next::Read(_)) = owner.poll(0, Standing::Holds, world.now) else { panic!("it reads first") };
+    let news = News { messages, releases_whole: true, complete: true, ..News::default() };
+    owner.news(news, world.now);
+    let Some(Next::Commit(_)) = owner.poll(0, Standing::Holds, world.now) else { panic!("it wishes") };
+    owner.committed(Standing::Holds, world.now);
+    owner.woken(world.now);
+    let Some(Next::Read(ask)) = owner.poll(0, Standing::Holds, world.now) else { panic!("it reads again") };
+    assert_eq!(ask.except.len(), 300, "what waits is not read once more");
+    let first = *world.store.inbox.keys().next().unwrap();
+    owner.followed(first);
+    owner.news(News { releases_whole: true, complete: true, ..News::default() }, world.now);
+    owner.woken(world.now);
+    let mut next = owner.poll(0, Standing::Holds, world.now);
+    while let Some(Next::Commit(_)) = next {
+        owner.committed(Standing::Holds, world.now);
+        next = owner.poll(0, Standing::Holds, world.now);
+    }
+    let Some(Next::Read(ask)) = next else { panic!("it reads again") };
+    assert_eq!(ask.except.len(), 299);
+}
