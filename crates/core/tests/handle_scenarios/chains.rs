@@ -73,7 +73,7 @@ fn ends_that_wait_stand_in_the_way_of_no_other_message() {
     let mut world = World::with_policy(&p);
     let s = followed_spec(&p);
     for number in 0..300 {
-        world.emit(run(&s, START_US + number, 1), &s);
+        world.emit(run(&s, START_US - number, 1), &s);
     }
     assert_eq!(world.work_off(), 300);
     let messages: Vec<_> = world.store.inbox.values().map(|m| (m.clone(), Context::default())).collect();
