@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::{env, error, fs};
 
-const FILES: [&str; 19] = [
+const FILES: [&str; 20] = [
     "tollgate/v1/corrupt_row.proto",
     "tollgate/v1/policy.proto",
     "tollgate/v1/schedule.proto",
@@ -21,6 +21,7 @@ const FILES: [&str; 19] = [
     "tollgate/v1/schedule_master.proto",
     "tollgate/v1/event_emitter.proto",
     "tollgate/v1/event_handler.proto",
+    "tollgate/v1/worker.proto",
     "tollgate/v1/handler_peer.proto",
     "google/rpc/status.proto",
     "google/rpc/error_details.proto",

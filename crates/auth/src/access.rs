@@ -93,6 +93,23 @@ impl Access {
         }
     }
 
+    /// Whether it may take events of a queue, whose namespace has been looked at.
+    ///
+    /// # Errors
+    /// PERMISSION_DENIED.
+    pub fn works(&self, queue: &str) -> Result<(), Status> {
+        match self {
+            Self::Holder(principal) if !principal.scopes.allow_queue(queue) => {
+                let (name, credential) = (&principal.name, &principal.credential);
+                Err(Status::permission_denied(format!(
+                    "{name} ({credential}) takes no events of the queue {queue}: its scopes are {}",
+                    principal.scopes.words().join(",")
+                )))
+            }
+            Self::Open | Self::Nobody | Self::Holder(_) => Ok(()),
+        }
+    }
+
     /// Whether every name in a request lies in the caller's namespace. Asked before anything is looked up, so that the
     /// answer is the same whether a thing exists or not. Texts that are no names are for the service to refuse.
     ///

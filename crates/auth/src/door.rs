@@ -19,12 +19,14 @@ use crate::access::{Access, Principal, no_key};
 use crate::directory::Directory;
 use crate::key::KeyText;
 use crate::scope::{Scope, Scopes};
-use crate::table::{Needs, is_stream, needs};
+use crate::table::{Needs, is_stream, needs, waits};
 
 /// The header with the caller's name for the audit log.
 const ACTOR: &str = "tollgate-actor";
 /// The most characters of what a caller adds to its name.
 const ADDED_CHARS_MAX: usize = 64;
+/// How long a call may wait before it does something, where it waits at all.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// How callers are asked who they are.
 #[derive(Clone)]
@@ -267,7 +269,8 @@ where
         if !bounded && let Some(stream_key) = self.door.stream_key(request.headers()) {
             request.extensions_mut().insert(stream_key);
         }
-        let (answer, deadline) = (self.inner.call(request), self.door.deadline);
+        let wait = if waits(request.uri().path()) { WAIT_MAX } else { Duration::ZERO };
+        let (answer, deadline) = (self.inner.call(request), self.door.deadline + wait);
         if !bounded {
             return Box::pin(answer);
         }

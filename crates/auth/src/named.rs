@@ -23,12 +23,13 @@ named_by! {
     name: GetScheduleRequest DeleteScheduleRequest PauseScheduleRequest ResumeScheduleRequest GetPolicyRequest
         DeletePolicyRequest PausePolicyRequest ResumePolicyRequest TriggerScheduleRequest BackfillScheduleRequest
         GetSubmissionRequest GetEventRequest GetRunRequest CancelRunRequest ExplainEventRequest GetPolicyQueueRequest
-        GetAlertRequest DeleteAlertRequest SendTestAlertRequest GetCalendarRequest DeleteCalendarRequest;
+        AcquireEventsRequest GetAlertRequest DeleteAlertRequest SendTestAlertRequest GetCalendarRequest DeleteCalendarRequest;
     parent: ListSchedulesRequest ListPoliciesRequest ListScheduleChildrenRequest ListSkippedTriggersRequest
         ListAuditEntriesRequest ListEventsRequest ListRunsRequest GetHandlerStatusRequest
         ListTroublesRequest ListHistoryRequest ListAlertsRequest ListFailuresRequest RetryFailuresRequest
         CloseFailuresRequest PauseSchedulesRequest ResumeSchedulesRequest DeleteSchedulesRequest TriggerSchedulesRequest
-        ListCalendarsRequest;
+        ListCalendarsRequest ListWorkersRequest;
+    queue: WorkerHello;
 }
 
 impl Named for v1::Schedule {

@@ -1,7 +1,9 @@
-//! What a key may do, in four words.
+//! What a key may do, in five words.
 
 use std::fmt;
 use std::str::FromStr;
+
+use tollgate_proto::convert::names;
 
 /// One thing that a key may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,13 +14,16 @@ pub enum Scope {
     ScheduleWrite,
     /// Give tokens back without having been given the event, and see event ids with their tokens.
     TokenRelease,
+    /// Take events of queues as a worker.
+    Work,
     /// Everything, and what concerns all namespaces.
     Admin,
 }
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Read, Self::ScheduleWrite, Self::TokenRelease, Self::Admin];
+    pub const ALL: [Self; 5] =
+        [Self::Read, Self::ScheduleWrite, Self::TokenRelease, Self::Work, Self::Admin];
 
     /// As it is written.
     pub fn word(self) -> &'static str {
@@ -26,6 +31,7 @@ impl Scope {
             Self::Read => "read",
             Self::ScheduleWrite => "schedule:write",
             Self::TokenRelease => "token:release",
+            Self::Work => "work",
             Self::Admin => "admin",
         }
     }
@@ -44,15 +50,23 @@ pub struct ScopeError(String);
 impl fmt::Display for ScopeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} is not allowed, expected a comma list of ", self.0)?;
-        f.write_str(&Scope::ALL.map(Scope::word).join(", "))
+        f.write_str(&Scope::ALL.map(Scope::word).join(", "))?;
+        f.write_str("; work=QUEUE is for one queue")
     }
 }
 
 impl std::error::Error for ScopeError {}
 
+/// Stands between the scope of workers and the one queue that it is for: `work=render`.
+const OF_QUEUE: char = '=';
+
 /// Some scopes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scopes(u8);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scopes {
+    bits: u8,
+    /// The only queues of which events may be taken; none for all.
+    queues: Vec<String>,
+}
 
 impl Scopes {
     /// All that there is.
@@ -61,14 +75,26 @@ impl Scopes {
     }
 
     /// Whether a scope is among them; `admin` brings the others.
-    pub fn allow(self, scope: Scope) -> bool {
-        self.0 & (bit(scope) | bit(Scope::Admin)) != 0
+    pub fn allow(&self, scope: Scope) -> bool {
+        self.bits & (bit(scope) | bit(Scope::Admin)) != 0
+    }
+
+    /// Whether events of a queue may be taken.
+    pub fn allow_queue(&self, queue: &str) -> bool {
+        let is_named = self.queues.is_empty() || self.queues.iter().any(|named| named == queue);
+        self.allow(Scope::Admin) || self.allow(Scope::Work) && is_named
     }
 
     /// Those that were given, in order.
-    pub fn words(self) -> Vec<String> {
-        let given = Scope::ALL.into_iter().filter(|scope| self.0 & bit(*scope) != 0);
-        given.map(|scope| scope.word().to_owned()).collect()
+    pub fn words(&self) -> Vec<String> {
+        let given = Scope::ALL.into_iter().filter(|scope| self.bits & bit(*scope) != 0);
+        let words = given.flat_map(|scope| match scope {
+            Scope::Work if !self.queues.is_empty() => {
+                self.queues.iter().map(|queue| format!("{}{OF_QUEUE}{queue}", scope.word())).collect()
+            }
+            _ => vec![scope.word().to_owned()],
+        });
+        words.collect()
     }
 }
 
@@ -78,7 +104,8 @@ fn bit(scope: Scope) -> u8 {
 
 impl FromIterator<Scope> for Scopes {
     fn from_iter<T: IntoIterator<Item = Scope>>(scopes: T) -> Self {
-        Self(scopes.into_iter().map(bit).fold(0, |all, one| all | one))
+        let bits = scopes.into_iter().map(bit).fold(0, |all, one| all | one);
+        Self { bits, queues: Vec::new() }
     }
 }
 
@@ -96,7 +123,24 @@ impl FromStr for Scopes {
 
     /// A comma list with at least one scope.
     fn from_str(text: &str) -> Result<Self, ScopeError> {
-        text.split(',').map(str::parse::<Scope>).collect()
+        let (mut scopes, mut all_queues) = (Self::default(), false);
+        for word in text.split(',') {
+            match word.trim().split_once(OF_QUEUE) {
+                Some((of, queue)) if of == Scope::Work.word() && names::is_id(queue) => {
+                    scopes.bits |= bit(Scope::Work);
+                    scopes.queues.push(queue.to_owned());
+                }
+                _ => {
+                    let scope = word.parse()?;
+                    scopes.bits |= bit(scope);
+                    all_queues |= scope == Scope::Work;
+                }
+            }
+        }
+        if all_queues {
+            scopes.queues.clear();
+        }
+        Ok(scopes)
     }
 }
 
@@ -120,10 +164,22 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_s_key_may_be_for_some_queues_only() {
+        let some: Scopes = "read,work=render,work=audio".parse().unwrap();
+        assert_eq!(some.words(), ["read", "work=render", "work=audio"]);
+        assert!(some.allow_queue("render") && some.allow_queue("audio") && !some.allow_queue("mail"));
+        let all: Scopes = "work=render,work".parse().unwrap();
+        assert_eq!(all.words(), ["work"]);
+        assert!(all.allow_queue("mail") && Scopes::all().allow_queue("mail"));
+        let none: Scopes = "read,token:release".parse().unwrap();
+        assert!(!none.allow_queue("render"));
+    }
+
+    #[test]
     fn other_words_are_refused() {
-        for text in ["", "read,", "Read", "write", "*"] {
+        for text in ["", "read,", "Read", "write", "*", "work=", "work=A", "read=x"] {
             let error = text.parse::<Scopes>().unwrap_err().to_string();
-            assert!(error.contains("read, schedule:write, token:release, admin"), "{error}");
+            assert!(error.contains("read, schedule:write, token:release, work, admin"), "{error}");
         }
         assert!(!Scopes::default().allow(Scope::Read));
     }

@@ -1,6 +1,6 @@
 //! Decides what each RPC needs: the one table of who may call what.
 
-use crate::scope::Scope::{self, Admin, Read, ScheduleWrite};
+use crate::scope::Scope::{self, Admin, Read, ScheduleWrite, Work};
 
 /// What an RPC needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,7 @@ pub enum Needs {
 
 const MASTER: &str = "tollgate.v1.ScheduleMasterService";
 const HANDLER: &str = "tollgate.v1.EventHandlerService";
+const WORKER: &str = "tollgate.v1.WorkerService";
 const EMITTER: &str = "tollgate.v1.EventEmitterService";
 const PEER: &str = "tollgate.v1.HandlerPeerService";
 const HEALTH: &str = "grpc.health.v1.Health";
@@ -89,6 +90,9 @@ pub const TABLE: &[(&str, &str, Needs)] = &[
     (HANDLER, "SendTestAlert", Needs::Key(ScheduleWrite)),
     (HANDLER, "PauseDispatch", Needs::Everywhere(Admin)),
     (HANDLER, "ResumeDispatch", Needs::Everywhere(Admin)),
+    (WORKER, "Work", Needs::Key(Work)),
+    (WORKER, "AcquireEvents", Needs::Key(Work)),
+    (WORKER, "ListWorkers", Needs::Key(Read)),
     (EMITTER, "GetEmitterStatus", Needs::Everywhere(Read)),
     (EMITTER, "ListWindows", Needs::Everywhere(Read)),
     (PEER, "ForwardReleases", Needs::Peer),
@@ -98,6 +102,10 @@ pub const TABLE: &[(&str, &str, Needs)] = &[
     (PEER, "CountKeys", Needs::Peer),
     (PEER, "ReadHandlerStatus", Needs::Peer),
     (PEER, "ReadTroubles", Needs::Peer),
+    (PEER, "TakeRoom", Needs::Peer),
+    (PEER, "ReturnRoom", Needs::Peer),
+    (PEER, "GiveEvent", Needs::Peer),
+    (PEER, "ReadWorkers", Needs::Peer),
     (PEER, "WakeShards", Needs::Peer),
     (HEALTH, "Check", Needs::Nothing),
     (HEALTH, "Watch", Needs::Nothing),
@@ -107,12 +115,13 @@ pub const TABLE: &[(&str, &str, Needs)] = &[
 ];
 
 /// Calls whose messages may come for as long as the caller likes.
-const STREAMS: [&str; 7] = [
+const STREAMS: [&str; 8] = [
     "ApplyResources",
     "ApplyResourcesWithProgress",
     "BackfillScheduleWithProgress",
     "SubmitItems",
     "ReleaseTokens",
+    "Work",
     "Watch",
     "ServerReflectionInfo",
 ];
@@ -126,6 +135,14 @@ pub fn needs(path: &str) -> Option<Needs> {
     }
     let row = TABLE.iter().find(|(of, name, _)| *name == method && *of == service);
     row.map(|(_, _, needs)| *needs)
+}
+
+/// Calls that wait for what may come, for a minute at most.
+const WAITS: &str = "AcquireEvents";
+
+/// Whether the call of an RPC's path may wait for a minute before there is anything to be done.
+pub(crate) fn waits(path: &str) -> bool {
+    path.rsplit_once('/').is_some_and(|(_, method)| method == WAITS)
 }
 
 /// Whether an RPC's path is that of a stream of requests or answers.

@@ -15,6 +15,7 @@ mod minute;
 mod on_finish;
 mod origin;
 mod policy;
+mod pull;
 mod run;
 mod schedule;
 mod stagger;
@@ -30,6 +31,7 @@ pub use items_from::{HttpItems, ItemsFrom, ListFormat};
 pub use minute::{MinuteCounts, MinuteRow};
 pub use on_finish::{FinishCondition, OnFinish};
 pub use policy::{KeyRule, KeyRules, Limits, Parent, Policy, Reclaim, TtlFrom};
+pub use pull::PullTarget;
 pub use run::{
     ChainRoot, Counts, ItemsIn, Predecessor, Run, RunId, RunKind, RunSpec, RunState, SkipReason, Skipped,
 };

@@ -244,7 +244,12 @@ impl Scrape {
         to.histograms("tollgate_answer_to_fire_seconds", handed_on, &[(&[], &made.answer_to_fire)])?;
         let deliveries = "Deliveries that have been answered, by what the answer says";
         to.family("tollgate_deliveries", deliveries, MetricType::Counter, |family| {
-            for (kind, counters) in [("http", &made.deliveries_http), ("sqs", &made.deliveries_sqs)] {
+            let kinds = [
+                ("http", &made.deliveries_http),
+                ("sqs", &made.deliveries_sqs),
+                ("pull", &made.deliveries_pull),
+            ];
+            for (kind, counters) in kinds {
                 for (outcome, value) in counters.read() {
                     count(family, &[("target", kind), ("outcome", outcome)], value)?;
                 }
@@ -254,7 +259,11 @@ impl Scrape {
         to.histograms(
             "tollgate_delivery_duration_seconds",
             "From the start of a delivery to its answer",
-            &[(&[("target", "http")], &made.delivery_http), (&[("target", "sqs")], &made.delivery_sqs)],
+            &[
+                (&[("target", "http")], &made.delivery_http),
+                (&[("target", "sqs")], &made.delivery_sqs),
+                (&[("target", "pull")], &made.delivery_pull),
+            ],
         )
     }
 

@@ -72,6 +72,8 @@ pub enum TargetKind {
     Http,
     /// SQS.
     Sqs,
+    /// Workers that pull.
+    Pull,
 }
 
 impl TargetKind {
@@ -79,6 +81,7 @@ impl TargetKind {
         match target {
             Target::Http { .. } => Self::Http,
             Target::Sqs { .. } => Self::Sqs,
+            Target::Pull { .. } => Self::Pull,
         }
     }
 }
@@ -206,7 +209,7 @@ impl CommitFailure {
 }
 
 labels!(Role: Master = "master", Emitter = "emitter", Handler = "handler");
-labels!(TargetKind: Http = "http", Sqs = "sqs");
+labels!(TargetKind: Http = "http", Sqs = "sqs", Pull = "pull");
 labels!(ReleaseAnswer: Released = "released", ComesAgain = "comes_again", AlreadyReleased = "already_released",
     Late = "late", Unknown = "unknown", Invalid = "invalid", Failed = "failed");
 labels!(TakenFrom: Nobody = "nobody", Dead = "dead", Itself = "itself");

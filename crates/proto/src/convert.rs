@@ -20,6 +20,7 @@ pub mod schedule;
 mod target;
 mod timing;
 pub mod trouble;
+pub mod work;
 
 use prost_types::{Duration, Timestamp};
 use tollgate_core::model::Pause;

@@ -26,6 +26,14 @@ impl std::fmt::Debug for HttpTarget {
     }
 }
 
+impl PullTarget {
+    /// As the core tells of it: the queue, and the labels that it requires.
+    pub fn address(&self) -> String {
+        let core = tollgate_core::model::PullTarget::new(self.queue.clone(), self.requires.clone(), 0);
+        core.address().to_owned()
+    }
+}
+
 impl std::fmt::Debug for HttpItems {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HttpItems")

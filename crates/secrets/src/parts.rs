@@ -63,7 +63,7 @@ pub fn has_sealed(target: &Target, payload: &Payload) -> bool {
             http.secret.as_deref().is_some_and(is_sealed)
                 || http.headers.values().any(|value| is_sealed(value))
         }
-        Target::Sqs { .. } => false,
+        Target::Sqs { .. } | Target::Pull { .. } => false,
     };
     let has_sealed = |headers: &BTreeMap<String, String>| headers.values().any(|value| is_sealed(value));
     let sealed_list = payload.from.as_ref().is_some_and(|from| has_sealed(&from.http.headers));

@@ -36,6 +36,7 @@ pub fn check_target(target: &Target) -> Result<(), String> {
     match target {
         Target::Http { http, .. } => check_http(http),
         Target::Sqs { sqs, .. } => check_sqs(sqs),
+        Target::Pull { pull, .. } => check_deadline(pull.deadline_ms()),
     }
 }
 

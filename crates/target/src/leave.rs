@@ -53,7 +53,7 @@ impl Leave {
     }
 
     /// When a deadline of this length is over. Nothing is written later.
-    pub(crate) fn until(&self, deadline: Duration) -> Instant {
+    pub fn until(&self, deadline: Duration) -> Instant {
         self.0.began + deadline
     }
 
@@ -72,7 +72,7 @@ impl Leave {
     ///
     /// # Errors
     /// Why it may not.
-    pub(crate) fn check(&self, deadline: Duration) -> Result<(), Withheld> {
+    pub fn check(&self, deadline: Duration) -> Result<(), Withheld> {
         if instant_now() >= self.until(deadline) {
             return Err(Withheld::Late);
         }
@@ -94,7 +94,7 @@ impl fmt::Debug for Leave {
 
 /// Why a delivery may not leave any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Withheld {
+pub enum Withheld {
     /// Its deadline is over.
     #[error("its deadline was over before its turn came")]
     Late,

@@ -33,7 +33,7 @@ use tollgate_trace::Traces;
 pub use address::{Network, PrivateAddresses};
 pub use check::{DEADLINE_MAX_MS, check_header, check_target};
 pub use cloud_event::{CONTENT_TYPE, rfc3339};
-pub use leave::Leave;
+pub use leave::{Leave, Withheld};
 pub use list::{ListClient, NoPage, Page, PageAsk, next_url, with_parameter};
 pub use look::{Fault, Look};
 pub use names::Lookup;
@@ -142,6 +142,7 @@ pub struct Targets {
     http: Arc<http::Http>,
     sqs: Arc<sqs::Sqs>,
     opener: Arc<Opener>,
+    context: Arc<EventContext>,
 }
 
 impl Targets {
@@ -155,9 +156,9 @@ impl Targets {
         let names = options.names();
         let connect_timeout = options.connect_timeout();
         let http = http::Http::new(&options, connect_timeout, names.clone(), context.clone())?;
-        let sqs = sqs::Sqs::new(&options, names, context, connect_timeout);
+        let sqs = sqs::Sqs::new(&options, names, context.clone(), connect_timeout);
         let opener = Arc::new(Opener::new(options.keys));
-        Ok(Self { http: Arc::new(http), sqs: Arc::new(sqs), opener })
+        Ok(Self { http: Arc::new(http), sqs: Arc::new(sqs), opener, context })
     }
 
     /// Delivers one event once, beginning now.
@@ -176,7 +177,20 @@ impl Targets {
             Target::Http { http, .. } => self.http.send(&delivery, http, &leave).await,
             // Boxed: its future is far larger, and every delivery would be moved about with room for it.
             Target::Sqs { sqs, .. } => Box::pin(self.sqs.send(&delivery, sqs, leave)).await,
+            Target::Pull { .. } => not_sent("not sent: workers take events of this target themselves"),
         }
+    }
+
+    /// An event as its consumer gets it, for workers that take it themselves: a CloudEvents 1.0 document, JSON.
+    ///
+    /// # Errors
+    /// What became of the delivery: nothing was sent, as what is sealed in it cannot be opened.
+    pub fn document(&self, delivery: Delivery) -> Result<String, Sent> {
+        let delivery =
+            self.opener.open(delivery).map_err(|error| not_sent(format!("not sent: {error}")))?;
+        let traceparent = self.context.traceparent(&delivery);
+        let document = cloud_event::write(&delivery, &self.context, traceparent.as_deref());
+        String::from_utf8(document).map_err(|error| not_sent(format!("not sent: {error}")))
     }
 }
 

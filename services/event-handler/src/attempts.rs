@@ -9,10 +9,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tollgate_clock::Clock;
 use tollgate_core::model::{Delivery, MINUTE_US, Sent};
+use tollgate_proto::{convert, v1};
 use tollgate_target::{Leave, Targets};
+
+use crate::workers::{Desk, Outcome, RoomUnit};
 
 /// The most attempts that are remembered, of all events together.
 const KEPT_MAX: usize = 20_000;
@@ -30,6 +34,43 @@ pub(crate) struct Attempt {
     pub(crate) took_us: i64,
     /// What the target said.
     pub(crate) sent: Sent,
+}
+
+/// Room at a worker for one event.
+#[derive(Debug)]
+pub(crate) struct PulledBy {
+    pub(crate) desk: Desk,
+    pub(crate) unit: Option<RoomUnit>,
+    /// For how long the worker may be silent, in milliseconds, where its token is taken back then.
+    pub(crate) token_ttl_ms: Option<i64>,
+}
+
+impl PulledBy {
+    async fn give(self, targets: &Targets, delivery: Delivery, leave: &Leave) -> Sent {
+        let Some(unit) = self.unit else {
+            return not_sent("not sent: no worker has room for it any more".to_owned());
+        };
+        let deadline = Duration::from_millis(delivery.spec.target.deadline_ms().try_into().unwrap_or(0));
+        let (name, attempt) = (delivery.event_id.to_string(), delivery.attempt);
+        let event = match targets.document(delivery) {
+            Ok(event) => event,
+            Err(sent) => return sent,
+        };
+        if let Err(withheld) = leave.check(deadline) {
+            return not_sent(format!("not sent: {withheld}"));
+        }
+        let token_ttl = self.token_ttl_ms.map(convert::duration_of_ms);
+        let event = v1::WorkEvent { name, attempt, event, token_ttl };
+        match self.desk.give(unit, event, (leave.until(deadline), deadline)).await {
+            Outcome::Accepted => Sent::Accepted,
+            Outcome::NotSent(message) => not_sent(format!("not sent: {message}")),
+            Outcome::Unclear(message) => Sent::Unclear { message, retry_after_ms: None },
+        }
+    }
+}
+
+fn not_sent(message: String) -> Sent {
+    Sent::NotSent { message, retry_after_ms: None }
 }
 
 #[derive(Debug, Default)]
@@ -56,11 +97,14 @@ impl Witness {
         Self { targets, clock, log: Arc::default(), complained_us }
     }
 
-    /// Delivers one event once.
-    pub(crate) async fn send(&self, delivery: Delivery, leave: Leave) -> Sent {
+    /// Delivers one event once: to its target, or to a worker that takes it.
+    pub(crate) async fn send(&self, delivery: Delivery, leave: Leave, pulled: Option<PulledBy>) -> Sent {
         let (attempt, began_us) = (delivery.attempt, self.clock.mono_us());
         let event_id = delivery.event_id.clone();
-        let sent = self.targets.send_by_leave(delivery, leave).await;
+        let sent = match pulled {
+            None => self.targets.send_by_leave(delivery, leave).await,
+            Some(by) => Box::pin(by.give(&self.targets, delivery, &leave)).await,
+        };
         if let Sent::NotSent { message, retry_after_ms: None } = &sent {
             self.complain(message);
         }

@@ -30,6 +30,7 @@ mod routes;
 mod service;
 mod stores;
 mod trust;
+mod workers;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -53,6 +54,7 @@ pub use peer_service::{Admission, GuardedPeerService, PeerService};
 pub use peers::Peers;
 pub use service::HandlerService;
 pub use stores::Stores;
+pub use workers::Workers;
 
 use attempts::Witness;
 use bypass::Bypass;
@@ -64,6 +66,7 @@ use payloads::Payloads;
 use queries::EndedBadly;
 use routes::Routes;
 use trust::Trust;
+use workers::{Desk, Elsewhere};
 
 /// Tuning of a handler process.
 #[derive(Clone, Debug)]
@@ -131,6 +134,8 @@ pub(crate) struct Shared {
     /// Ends of runs whose next runs are to be launched.
     pub(crate) wishes: Wishes,
     pub(crate) peers: Peers,
+    /// Workers that take events themselves.
+    pub(crate) desk: Desk,
     pub(crate) options: Arc<Options>,
     /// This process, made anew at every start.
     pub(crate) process: String,
@@ -180,6 +185,8 @@ impl EventHandler {
         peers.set_own(&process);
         let (wishes, ends) = Wishes::new();
         let trust = Trust::new(clock.clone(), options.lease_ttl_ms, options.exclusive_store);
+        let elsewhere = Elsewhere::new(peers.clone(), process.clone());
+        let desk = Desk::new(peers.routes().clone(), clock.clone(), elsewhere);
         let shared = Shared {
             store: stores.roles.clone(),
             people: stores.people.clone(),
@@ -192,6 +199,7 @@ impl EventHandler {
             items: Items::new(stores.roles.clone(), options.keys.clone(), options.item_bytes_max),
             lists: Lists::default(),
             wishes,
+            desk,
             peers,
             options: Arc::new(options),
             process,
@@ -211,6 +219,11 @@ impl EventHandler {
     /// The gRPC service.
     pub fn service(&self) -> HandlerService {
         HandlerService::new(self.shared.clone(), self.mail.clone())
+    }
+
+    /// The gRPC service for workers that take events themselves.
+    pub fn workers(&self) -> Workers {
+        Workers::new(self.shared.clone())
     }
 
     /// The gRPC service for other processes of the installation.

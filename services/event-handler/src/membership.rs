@@ -220,6 +220,7 @@ impl Membership {
     /// Hands everything over. Meanwhile the leases hold, so that nobody takes over what is under way.
     async fn stop(&mut self) {
         self.shared.leaving.cancel();
+        self.shared.desk.end();
         self.shared.trust.end_sends_in(self.shared.options.stop_grace_ms);
         let result = self.beat().await;
         self.note(result);

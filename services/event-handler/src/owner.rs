@@ -138,6 +138,8 @@ impl Owner {
                 self.outgoing = Outgoing::default();
                 self.begun.values().for_each(Leave::revoke);
             }
+            // What has begun has its own.
+            self.shared.desk.forget(self.lease.shard);
             self.outgoing.begin_all();
             match left {
                 Left::Drained => {
@@ -183,12 +185,14 @@ impl Owner {
                         beside.commit = Some(self.begin_commit(changes));
                         self.shared.options.metrics.reclaimed(life.take_reclaimed());
                     }
+                    Next::Room(asks) => self.look_for_room(life, &asks),
                     Next::Read(ask) => beside.read = Some(self.begin_read(ask)),
                     // Callers are sent elsewhere from now on; those in line are turned away at the end.
                     Next::Close => self.shared.peers.routes().remove(self.lease.shard),
                     Next::Leave(left) => return left,
                 }
             }
+            self.give_room_back(life);
             life.keys_wanted().into_iter().for_each(|wanted| self.read_keys(wanted));
             // What the last commit allowed, and only now: the store writes the next one meanwhile.
             self.outgoing.begin_some();

@@ -142,6 +142,40 @@ impl HandlerPeerService for PeerService {
         Ok(Response::new(v1::ReadTroublesResponse { troubles, incomplete, settling, shards_count }))
     }
 
+    async fn take_room(
+        &self,
+        request: Request<v1::TakeRoomRequest>,
+    ) -> Result<Response<v1::TakeRoomResponse>, Status> {
+        let desk = &self.shared.desk;
+        desk.elsewhere().lend(desk, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn return_room(
+        &self,
+        request: Request<v1::ReturnRoomRequest>,
+    ) -> Result<Response<v1::ReturnRoomResponse>, Status> {
+        let desk = &self.shared.desk;
+        desk.elsewhere().returned(desk, &request.into_inner().rooms);
+        Ok(Response::new(v1::ReturnRoomResponse {}))
+    }
+
+    async fn give_event(
+        &self,
+        request: Request<v1::GiveEventRequest>,
+    ) -> Result<Response<v1::GiveEventResponse>, Status> {
+        let desk = &self.shared.desk;
+        Ok(Response::new(desk.elsewhere().take_in(desk, request.into_inner()).await))
+    }
+
+    async fn read_workers(
+        &self,
+        request: Request<v1::ReadWorkersRequest>,
+    ) -> Result<Response<v1::ReadWorkersResponse>, Status> {
+        let v1::ReadWorkersRequest { namespace, queue } = request.into_inner();
+        let queue = Some(queue.as_str()).filter(|queue| !queue.is_empty());
+        Ok(Response::new(self.shared.workers_here(&namespace, queue)))
+    }
+
     async fn wake_shards(
         &self,
         request: Request<v1::WakeShardsRequest>,

@@ -161,6 +161,12 @@ impl Peers {
         Some((known.peers.get(owner)?.clone(), owner.clone()))
     }
 
+    /// Another process by its id.
+    fn peer(&self, process: &str) -> Option<Arc<Peer>> {
+        let known = self.shared.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.peers.get(process).cloned()
+    }
+
     /// The process that is known to own a shard, this one or another.
     pub(crate) fn owner(&self, shard: u16) -> Option<String> {
         let known = self.shared.known.read().unwrap_or_else(PoisonError::into_inner);

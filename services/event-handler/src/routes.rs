@@ -35,6 +35,8 @@ pub(crate) enum Input {
     Sent { run: RunId, index: u32, attempt: u32, sent: Sent },
     /// A delivery was not made after all: the lease could no longer be trusted.
     Unsent { run: RunId, index: u32, attempt: u32 },
+    /// Workers have room for so many events of a pool that waited for it.
+    RoomGiven { pool: u128, units: u32 },
     /// The run that follows by this message has been made, or is not to be.
     Followed { message: Uuid },
     /// The keys of the items of a page, from that index on. `of`: the run, and the generation of its spec.

@@ -239,7 +239,7 @@ pub(crate) fn refuse_envelopes(schedule: &Schedule) -> Result<(), Vec<FieldError
         keys.filter(|(_, item)| is_sealed(item.key)).map(|(at, _)| format!("schedule.items[{at}].key"));
     let headers = match &schedule.target {
         Target::Http { http, .. } => Some(&http.headers),
-        Target::Sqs { .. } => None,
+        Target::Sqs { .. } | Target::Pull { .. } => None,
     };
     let headers = headers.into_iter().flatten().filter(|(_, value)| is_sealed(value));
     let headers = headers.map(|(name, _)| format!("schedule.target.http.headers.{name}"));

@@ -155,6 +155,7 @@ pub(crate) fn addresses_of(schedule: &Schedule) -> Vec<(&'static str, Address)> 
             .endpoint_url
             .as_ref()
             .map(|endpoint| ("schedule.target.sqs.endpoint_url", address(endpoint, true))),
+        Target::Pull { .. } => None,
     };
     let list = schedule.payload.from.as_ref();
     let list = list.map(|from| ("schedule.items_from.http.url", address(&from.http.url, false)));

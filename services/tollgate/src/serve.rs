@@ -32,6 +32,7 @@ use tollgate_metrics::trace::Traces;
 use tollgate_metrics::{Metrics, Sources};
 use tollgate_proto::v1::event_emitter_service_server::EventEmitterServiceServer;
 use tollgate_proto::v1::event_handler_service_server::EventHandlerServiceServer;
+use tollgate_proto::v1::worker_service_server::WorkerServiceServer;
 use tollgate_proto::v1::schedule_master_service_server::ScheduleMasterServiceServer;
 use tollgate_schedule_master::ScheduleMaster;
 use tollgate_secrets::Keys;
@@ -223,8 +224,10 @@ impl Parts {
             let handler = EventHandler::new(&stores, ways, clock.clone(), peers.clone(), options);
             let service = EventHandlerServiceServer::new(handler.service());
             services.add_service(service.max_decoding_message_size(config.message_max));
+            services.add_service(WorkerServiceServer::new(handler.workers()));
             services.add_service(handler.peer_service());
             health.set_serving::<EventHandlerServiceServer<tollgate_event_handler::HandlerService>>().await;
+            health.set_serving::<WorkerServiceServer<tollgate_event_handler::Workers>>().await;
             telemetry::handler(&mut sources, &metrics, &handler);
             let token = stop.clone();
             roles.push(tokio::spawn(async move { handler.run(token).await }));

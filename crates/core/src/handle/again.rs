@@ -79,8 +79,10 @@ impl Shard {
             // A release that was acknowledged may wait in the inbox.
             self.unread.insert(key);
         } else if is_bounded {
-            self.send_again(key);
-            self.sync_lane(key.0, now);
+            if !self.waits_for_room(key) {
+                self.send_again(key);
+                self.sync_lane(key.0, now);
+            }
         } else {
             token.queued = true;
             let due_us = token.queued_us();

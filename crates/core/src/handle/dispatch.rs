@@ -6,12 +6,12 @@ use uuid::Uuid;
 
 use super::bucket::Bucket;
 use super::change::{HistoryRow, Outcome, ShardSchedule, TokenRow};
-use super::exchange::{Effect, Send};
+use super::exchange::{Effect, Pulled, Send};
 use super::keys::KeyOf;
 use super::live::{LiveRun, LiveToken};
 use super::queue::Work;
 use super::shard::{Shard, WallTimer};
-use crate::model::{MinuteCounts, Now, OverlapRule, Run, RunId, RunKind, RunState, SkipReason, Skipped};
+use crate::model::{MinuteCounts, Now, OverlapRule, Reclaim, Run, RunId, RunKind, RunState, SkipReason, Skipped};
 
 /// Why the runs of a deleted schedule are cancelled.
 pub(super) const DELETED: &str = "its schedule was deleted";
@@ -462,6 +462,9 @@ impl Shard {
         };
         self.pending.urgent = true;
         self.pending.tokens.insert(key);
+        if let Some(pool) = run.pool() {
+            self.rooms.take(pool);
+        }
         self.pending.effects.push(Effect::Send(Send {
             run: key.0,
             index: key.1,
@@ -474,6 +477,10 @@ impl Shard {
             spec: run.spec.clone(),
             predecessor: run.row.predecessor.clone(),
             item_in: run.spec.items_of(run.row.kind),
+            pulled: run.pool().map(|pool| {
+                let (ttl_ms, _, reclaim) = self.ttl_of(key);
+                Pulled { pool, token_ttl_ms: (reclaim == Reclaim::AfterTtl).then_some(ttl_ms) }
+            }),
         }));
     }
 }

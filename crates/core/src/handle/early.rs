@@ -85,6 +85,8 @@ impl Shard {
             let send = first.remove();
             if self.is_wanted(&send) && !self.is_called_off(&send, now) {
                 due.push(Effect::Send(send));
+            } else {
+                self.put_back_room(send.run);
             }
         }
         due

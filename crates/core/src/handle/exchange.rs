@@ -103,6 +103,17 @@ pub struct Send {
     pub spec: Arc<RunSpec>,
     /// Where its item is: data of its own.
     pub item_in: ItemsIn,
+    /// Of whose room it takes some, where workers pull it.
+    pub pulled: Option<Pulled>,
+}
+
+/// A delivery for which a worker has room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pulled {
+    /// Stands for the queue, and what is required: see [`RoomAsk`](super::RoomAsk).
+    pub pool: u128,
+    /// For how long its worker may be silent, in milliseconds; none where its token is never taken back.
+    pub token_ttl_ms: Option<i64>,
 }
 
 /// A page of items of which the machine needs the keys: [`Shard::keys_read`](super::Shard::keys_read) answers.

@@ -130,6 +130,13 @@ pub enum Reason {
         /// Deliveries under way.
         sending: u32,
     },
+    /// No worker that is able to do it has room.
+    NoRoom {
+        /// The queue from which workers take it.
+        queue: String,
+        /// Labels that a worker must have.
+        requires: Vec<String>,
+    },
     /// Its target asked not to be called before then.
     TargetAskedToWait {
         /// From now, in microseconds.

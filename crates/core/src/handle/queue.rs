@@ -76,6 +76,8 @@ enum Stand {
 pub(super) enum Group {
     /// Those that share places: a namespace, a target or a schedule has its share.
     Places(u128),
+    /// No worker that is able to do the events of one pool has room.
+    Room(u128),
     /// The events of one key have what it may have.
     Key(u128),
     /// They take more tokens than they may ever have, as long as no limit changes.
@@ -259,7 +261,7 @@ impl Queue {
                     }
                 }
                 (None, Work::Next(..)) | (Some(Group::Key(_)), _) => lane.let_go = None,
-                (Some(Group::Places(_) | Group::AboveLimit), _) => self.open.extend(lane.let_go.take()),
+                (Some(Group::Places(_) | Group::Room(_) | Group::AboveLimit), _) => self.open.extend(lane.let_go.take()),
             }
             match held {
                 Some(group) => {
@@ -292,17 +294,18 @@ impl Queue {
 
     /// Where a group may have more, as many as may start come back, first of all. `left`: what is left to a group that holds this
     /// piece of work back. `takes`: how many tokens a piece of work takes. `freed`: the keys of which that may be otherwise
-    /// than it was; of the others only those are walked that have let a lane go for nothing. Each place that comes free may be
-    /// of use to any group that shares places; no such group is without a place of its own, so that there are never more of
-    /// them than places.
+    /// than it was; of the others only those are walked that have let a lane go for nothing. `rooms`: the pools that have room.
+    /// Each place that comes free may be of use to any group that shares places; no such group is without a place of its own,
+    /// so that there are never more of them than places.
     pub(super) fn begin_round(
         &mut self,
-        freed: Freed,
+        (freed, rooms): (Freed, Vec<u128>),
         left: impl Fn(Work, Group) -> Room,
         takes: impl Fn(Work) -> u32,
     ) {
         let of_places = self.held.range(..=Group::Places(u128::MAX)).map(|(group, _)| *group);
         let mut groups: Vec<Group> = of_places.counted().collect();
+        groups.extend(rooms.into_iter().map(Group::Room));
         match freed {
             Freed::All => {
                 let of_keys = self.held.range(Group::Key(0)..).map(|(group, _)| *group);
@@ -366,6 +369,11 @@ impl Queue {
         !self.open.is_empty() || self.halted == Some(true)
     }
 
+    /// Whether a group holds anything back.
+    pub(super) fn holds(&self, group: Group) -> bool {
+        self.held.contains_key(&group)
+    }
+
     /// The piece of work for which what is left of a key is kept.
     pub(super) fn kept_of(&self, key: u128) -> Option<Work> {
         let line = self.held.get(&Group::Key(key)).filter(|_| self.short.contains(&key))?;
@@ -416,7 +424,7 @@ impl Queue {
         let Some(lane) = level.lanes.get_mut(&id) else { return };
         let before = lane.first(id.1);
         edit(lane);
-        let is_held = matches!(lane.stand, Stand::Held(Group::Key(_) | Group::AboveLimit, _));
+        let is_held = matches!(lane.stand, Stand::Held(Group::Key(_) | Group::Room(_) | Group::AboveLimit, _));
         let is_other = lane.first(id.1) != before;
         if is_other {
             self.halted = self.halted.map(|_| true);

@@ -4,6 +4,7 @@
 //! lets it go: a token or a place that comes back, a rate, or a change of the policy.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -37,9 +38,9 @@ impl Shard {
         if let (Some(bucket), Some(queue)) =
             (self.ledger.buckets.get_mut(&policy), self.queues.get_mut(&policy))
         {
-            let freed = bucket.keys.take_freed(now);
+            let freed = (bucket.keys.take_freed(now), self.rooms.with_room());
             let wakes = RefCell::new(Vec::new());
-            let shared = &*bucket;
+            let (shared, rooms) = (&*bucket, &self.rooms);
             let left = |work: Work, group| match (group, runs.get(&work.run())) {
                 (Group::Places(places), Some(run)) if !is_bounded => {
                     Room::of_starts(shared.counts.places().left_to(places, &run.sharer, sends_max))
@@ -64,6 +65,7 @@ impl Shard {
                         Some(_) => Room::NONE,
                     }
                 }
+                (Group::Room(pool), _) => Room::of_starts(rooms.room(pool)),
                 _ => Room::ALL,
             };
             queue.begin_round(freed, left, |work| {
@@ -80,7 +82,8 @@ impl Shard {
         let (runs, tokens) = (&ledger.runs, &ledger.tokens);
         let bucket = ledger.buckets.get(&policy)?;
         let (is_bounded, sends_max) = (bucket.is_bounded(), self.options.sends_max);
-        let wakes = RefCell::new(Vec::new());
+        let (wakes, lacking) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        let rooms = &self.rooms;
         let look = |work: Work| {
             let Some(run) = runs.get(&work.run()) else { return Look::Takes(0) };
             let (of, units) = load_of(run, tokens, work);
@@ -104,7 +107,16 @@ impl Shard {
             }
             let places = bucket.counts.places();
             let shared = if is_bounded { None } else { places.holds(&run.sharer, sends_max) };
-            shared.map_or(Look::Takes(units), |group| Look::Held(Group::Places(group)))
+            if let Some(group) = shared {
+                return Look::Held(Group::Places(group));
+            }
+            match run.pool().filter(|pool| rooms.room(*pool) == 0) {
+                Some(pool) => {
+                    lacking.borrow_mut().push((pool, Arc::clone(&run.spec)));
+                    Look::Held(Group::Room(pool))
+                }
+                None => Look::Takes(units),
+            }
         };
         let weight = |work: Work| {
             let rules = bucket.rules().filter(|rules| !rules.of.is_empty());
@@ -114,6 +126,9 @@ impl Shard {
             })
         };
         let next = queue.next(look, weight, free);
+        for (pool, spec) in lacking.into_inner() {
+            self.rooms.wait(pool, policy, &spec);
+        }
         let wakes = wakes.into_inner();
         if !wakes.is_empty()
             && let Some(bucket) = self.ledger.buckets.get_mut(&policy)

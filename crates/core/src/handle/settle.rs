@@ -322,7 +322,7 @@ impl Shard {
     }
 
     /// Allowed silence, suspect phase (milliseconds) and whether the token comes back by itself.
-    fn ttl_of(&self, key: (RunId, u32)) -> (i64, i64, Reclaim) {
+    pub(super) fn ttl_of(&self, key: (RunId, u32)) -> (i64, i64, Reclaim) {
         let defaults = (Policy::TOKEN_TTL_MS, Policy::SUSPECT_MS, Reclaim::AfterTtl);
         let (Some(run), Some(token)) = (self.ledger.runs.get(&key.0), self.ledger.tokens.get(&key)) else {
             return defaults;

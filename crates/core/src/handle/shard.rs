@@ -14,6 +14,7 @@ use super::outdated::Outdated;
 use super::pace::Tallies;
 use super::pending::{Batches, Pending};
 use super::queue::Queue;
+use super::rooms::Rooms;
 use super::specs::Specs;
 use super::steer::Move;
 use crate::model::{Now, Run, RunId, RunSpec};
@@ -47,6 +48,8 @@ pub struct Shard {
     /// Runs, acquired events, buckets, and what is counted of them.
     pub(super) ledger: Ledger,
     pub(super) queues: BTreeMap<Option<Uuid>, Queue>,
+    /// Room at workers that pull.
+    pub(super) rooms: Rooms,
     pub(super) schedules: BTreeMap<Uuid, LiveSchedule>,
     /// Policies whose deletion has come before anything else of them, and when (wall clock).
     pub(super) policies_ended: BTreeMap<Uuid, i64>,
@@ -106,6 +109,7 @@ impl Shard {
             pause: ShardPause::default(),
             ledger: Ledger::new(now),
             queues: BTreeMap::new(),
+            rooms: Rooms::default(),
             schedules: BTreeMap::new(),
             policies_ended: BTreeMap::new(),
             specs: Specs::default(),
@@ -231,7 +235,8 @@ impl Shard {
         self.ledger.runs.len()
     }
 
-    /// What the pending inputs, and the time, come to. At most one commit is under way at a time.
+    /// What the pending inputs, and the time, come to. At most one commit is under way at a time. None comes as long as room is
+    /// asked for: [`Shard::rooms_asked`].
     pub fn poll_commit(&mut self, now: Now) -> Option<Commit> {
         if self.committing.is_some() {
             return None;
@@ -240,6 +245,10 @@ impl Shard {
         self.hand_over();
         self.dispatch(now);
         self.start_early(now);
+        if self.rooms.is_asking() {
+            // What may start with it goes with the same commit.
+            return None;
+        }
         self.add_tally(now);
         self.ledger.check();
         if !self.is_pending() {
@@ -271,10 +280,13 @@ impl Shard {
                 self.early.insert((send.launch_us, send.run, send.index), send);
             }
         }
-        effects.retain(|effect| match effect {
-            Effect::Send(send) => self.is_wanted(send),
-            Effect::Reply { .. } | Effect::Follow { .. } => true,
-        });
+        let is_unwanted =
+            |effect: &mut Effect| matches!(effect, Effect::Send(send) if !self.is_wanted(send));
+        for effect in effects.extract_if(.., is_unwanted).collect::<Vec<_>>() {
+            if let Effect::Send(send) = effect {
+                self.put_back_room(send.run);
+            }
+        }
         effects
     }
 

@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::ItemsFrom;
 use super::origin::origin;
+use super::pull::PullTarget;
 
 /// When an event's token comes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ReleaseMode {
-    /// EXPLICIT under a policy, ON_RESPONSE without one.
+    /// EXPLICIT under a policy and for workers that pull, else ON_RESPONSE.
     #[default]
     TargetDefault,
     /// When the target has accepted the event (an HTTP answer 2xx, an SQS entry taken).
@@ -145,16 +146,25 @@ pub enum Target {
         #[serde(default)]
         release: ReleaseMode,
     },
+    /// A CloudEvent for a worker that takes it.
+    Pull {
+        /// From where.
+        pull: PullTarget,
+        /// When the token comes back.
+        #[serde(default)]
+        release: ReleaseMode,
+    },
 }
 
 impl Target {
     /// Whether an event of this target holds its token until the consumer releases it.
     pub fn releases_explicitly(&self, has_policy: bool) -> bool {
-        let (Self::Http { release, .. } | Self::Sqs { release, .. }) = self;
+        let (Self::Http { release, .. } | Self::Sqs { release, .. } | Self::Pull { release, .. }) = self;
         match release {
             ReleaseMode::Explicit => true,
             ReleaseMode::OnResponse => false,
-            ReleaseMode::TargetDefault => has_policy,
+            // A worker says in any case when it is done.
+            ReleaseMode::TargetDefault => has_policy || matches!(self, Self::Pull { .. }),
         }
     }
 
@@ -163,21 +173,31 @@ impl Target {
         match self {
             Self::Http { http, .. } => http.deadline_ms,
             Self::Sqs { sqs, .. } => sqs.deadline_ms,
+            Self::Pull { pull, .. } => pull.deadline_ms(),
         }
     }
 
-    /// What fails as one: scheme, host and port of a URL, or a queue.
+    /// What fails as one: scheme, host and port of a URL, or a queue; with what it requires, where workers pull from it.
     pub fn address(&self) -> &str {
         match self {
             Self::Http { http, .. } => origin(&http.url),
             Self::Sqs { sqs, .. } => &sqs.queue_url,
+            Self::Pull { pull, .. } => pull.address(),
+        }
+    }
+
+    /// The queue from which workers take its events, where they do.
+    pub fn pull(&self) -> Option<&PullTarget> {
+        match self {
+            Self::Http { .. } | Self::Sqs { .. } => None,
+            Self::Pull { pull, .. } => Some(pull),
         }
     }
 
     /// Whether an event that the target has accepted may still wait there for its consumer.
     pub fn queues(&self) -> bool {
         match self {
-            Self::Http { .. } => false,
+            Self::Http { .. } | Self::Pull { .. } => false,
             Self::Sqs { .. } => true,
         }
     }

@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::DeliveryKey;
 use super::news::{Ask, News};
-use crate::handle::Effect;
+use crate::handle::{Effect, RoomAsk};
 use crate::handle::change::Changes;
 use crate::handle::release::Answer;
 
@@ -16,6 +16,8 @@ pub enum Next {
     Perform(Vec<Effect>),
     /// Write these changes; then say what came of it: [`super::Owner::committed`] or [`super::Owner::commit_failed`].
     Commit(Changes),
+    /// Look for this room at workers, and say what there is: [`super::Owner::room_given`].
+    Room(Vec<RoomAsk>),
     /// Read this; then hand it over: [`super::Owner::news`] or [`super::Owner::read_failed`].
     Read(Ask),
     /// Nobody is sent to this owner any more, and it takes no input.

@@ -10,7 +10,6 @@
 
 use uuid::Uuid;
 
-use crate::handle::change::Changes;
 use crate::handle::control::{Control, UnderWay};
 use crate::handle::release::{Answer, Release};
 use crate::handle::{Effect, KeysWanted, Options, Shard, ShardState};
@@ -94,6 +93,8 @@ pub struct Owner<C> {
     backlog: Backlog,
     passed_over: PassedOver,
     left: Option<Left>,
+    /// By pool.
+    room_left: Vec<(u128, u32)>,
 }
 
 impl<C> Owner<C> {
@@ -117,6 +118,7 @@ impl<C> Owner<C> {
             backlog: Backlog::new(setup.turns),
             passed_over,
             left: None,
+            room_left: Vec::new(),
         }
     }
 
@@ -140,22 +142,28 @@ impl<C> Owner<C> {
             if !due.is_empty() {
                 return Some(Next::Perform(due));
             }
-            if let Some(changes) = self.poll_commit(sending, now) {
-                return Some(Next::Commit(changes));
+            if let Some(next) = self.poll_commit(sending, now) {
+                return Some(next);
             }
         }
         self.poll_closing(now).or_else(|| self.poll_read(now))
     }
 
-    fn poll_commit(&mut self, sending: usize, now: Now) -> Option<Changes> {
+    fn poll_commit(&mut self, sending: usize, now: Now) -> Option<Next> {
         if self.is_committing || !self.gather.is_enough(sending, now.mono_us) {
             return None;
         }
-        let commit = self.machine.poll_commit(now)?;
+        let commit = self.machine.poll_commit(now);
+        let asks = self.machine.rooms_asked(now);
+        if !asks.is_empty() {
+            return Some(Next::Room(asks));
+        }
+        self.room_left.extend(self.machine.room_left());
+        let commit = commit?;
         self.is_committing = true;
         self.gather.commit_begins(now.mono_us);
         self.kept.unrecorded.commit_begins();
-        Some(commit.changes)
+        Some(Next::Commit(commit.changes))
     }
 
     /// One step on the way to giving the shard up, if it is on it.
@@ -351,6 +359,17 @@ impl<C> Owner<C> {
     /// The page that holds an index cannot be read.
     pub fn keys_unreadable(&mut self, of: (RunId, i64), index: u32, now: Now) {
         self.machine.keys_unreadable(of, index, now);
+    }
+
+    /// Room for events of a pool: see [`Shard::room_given`].
+    pub fn room_given(&mut self, pool: u128, room: u32, now: Now) -> bool {
+        self.machine.room_given(pool, room, now)
+    }
+
+    /// Room that goes back, as the last poll has made no use of it. While a commit is under way there is none: what comes
+    /// meanwhile is for the next one.
+    pub fn room_left(&mut self) -> Vec<(u128, u32)> {
+        std::mem::take(&mut self.room_left)
     }
 
     /// The run that follows by this message has been made, or is not to be: see [`Shard::followed`].

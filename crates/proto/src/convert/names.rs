@@ -9,7 +9,7 @@ use crate::field::FieldError;
 pub const ID_MAX_CHARS: usize = 63;
 /// The most characters of an event's id.
 const EVENT_ID_MAX_CHARS: usize = 80;
-const ID: &str =
+pub(super) const ID: &str =
     "an id of 1 to 63 characters of a-z, 0-9, ., _ and - that begins and ends with a letter or digit";
 
 /// A schedule, policy, calendar or alert within its namespace.
@@ -205,7 +205,7 @@ fn parts<'a>(text: &'a str, collection: &str) -> Option<(String, &'a str)> {
     (found == collection && is_id(namespace)).then(|| (namespace.to_owned(), id))
 }
 
-fn full(field: &str, text: &str, collection: &str) -> Result<Name, FieldError> {
+pub(super) fn full(field: &str, text: &str, collection: &str) -> Result<Name, FieldError> {
     match parts(text, collection) {
         Some((namespace, id)) if is_id(id) => Ok(Name { namespace, id: id.to_owned() }),
         _ => Err(FieldError::new(

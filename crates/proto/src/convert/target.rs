@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use tollgate_core::model::{Http2, HttpBatch, HttpTarget, ReleaseMode, SqsTarget, Target};
 
 use super::check::Check;
-use super::duration_of_ms;
+use super::{duration_of_ms, work};
 use crate::v1;
 use crate::v1::target::Target as Kind;
 
@@ -22,7 +22,7 @@ const HEADER_VALUE_MAX_BYTES: usize = 4_096;
 const GROUP_MAX_BYTES: usize = 128;
 const REGION_MAX_BYTES: usize = 64;
 /// What a schedule without a target is told.
-const NONE: &str = "http or sqs, such as {http: {url: \"http://127.0.0.1:8080/\"}}";
+const NONE: &str = "http, sqs or pull, such as {http: {url: \"http://127.0.0.1:8080/\"}}";
 /// Stands for the value of a header that is likely to be a credential where a target is shown; given back, it keeps
 /// what is stored.
 pub(super) const HIDDEN: &str = "***";
@@ -68,6 +68,7 @@ pub(super) fn to_core(
             Some(Target::Http { http: http(check, given, stored), release })
         }
         Some(Kind::Sqs(given)) => Some(Target::Sqs { sqs: sqs(check, given), release }),
+        Some(Kind::Pull(given)) => Some(Target::Pull { pull: work::target(check, given), release }),
     }
 }
 
@@ -248,6 +249,7 @@ pub fn is_elsewhere(stored: &Target, given: &v1::Target) -> bool {
             sqs.queue_url != given.queue_url
                 || sqs.endpoint_url.as_deref().unwrap_or_default() != given.endpoint_url
         }
+        (Target::Pull { pull, .. }, Some(Kind::Pull(given))) => pull.queue() != given.queue,
         _ => true,
     }
 }
@@ -350,6 +352,7 @@ pub(super) fn to_message(target: &Target) -> v1::Target {
     let (kind, release) = match target {
         Target::Http { http, release } => (Kind::Http(http_to_message(http)), release),
         Target::Sqs { sqs, release } => (Kind::Sqs(sqs_to_message(sqs)), release),
+        Target::Pull { pull, release } => (Kind::Pull(work::to_message(pull)), release),
     };
     let release = match release {
         ReleaseMode::TargetDefault => v1::ReleaseMode::Unspecified,

@@ -3,6 +3,8 @@
 //!
 //! Not here: that what is edited can be kept at all, which the service has said before.
 
+use std::borrow::Cow;
+
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 use tollgate_proto::json::to_json;
@@ -199,11 +201,12 @@ pub(crate) fn tells(alert: &v1::Alert) -> &str {
     }
 }
 
-fn goes_to(schedule: &v1::Schedule) -> &str {
+fn goes_to(schedule: &v1::Schedule) -> Cow<'_, str> {
     match schedule.target.as_ref().and_then(|target| target.target.as_ref()) {
-        Some(v1::target::Target::Http(http)) => &http.url,
-        Some(v1::target::Target::Sqs(sqs)) => &sqs.queue_url,
-        None => "nowhere",
+        Some(v1::target::Target::Http(http)) => http.url.as_str().into(),
+        Some(v1::target::Target::Sqs(sqs)) => sqs.queue_url.as_str().into(),
+        Some(v1::target::Target::Pull(pull)) => pull.address().into(),
+        None => "nowhere".into(),
     }
 }
 

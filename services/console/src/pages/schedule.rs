@@ -365,6 +365,7 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                     @match target {
                         Some(v1::target::Target::Http(http)) => { code { "POST " (http.url) } }
                         Some(v1::target::Target::Sqs(sqs)) => { code { (sqs.queue_url) } }
+                        Some(v1::target::Target::Pull(pull)) => { "workers that take events of " code { (pull.address()) } }
                         None => { "nowhere" }
                     }
                 }

@@ -11,13 +11,14 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tollgate_core::handle::release::{Answer, Release};
-use tollgate_core::handle::{Effect, KeysWanted, Send};
+use tollgate_core::handle::{Effect, KeysWanted, Pulled, RoomAsk, Send};
 use tollgate_core::model::{Delivery, EventRef, ItemsIn, Now, RunId};
 use tollgate_core::own::{CallerAnswer, DeliveryKey};
 use tollgate_target::Leave;
 
 use super::load::wait_to_try;
 use super::{Life, Owner};
+use crate::attempts::PulledBy;
 use crate::follows::Wish;
 use crate::items::{ItemRef, Unread};
 use crate::routes::{Input, Replied};
@@ -67,6 +68,11 @@ impl Owner {
             Input::Unsent { run, index, attempt } => {
                 self.begun.remove(&(run, index, attempt));
                 life.unsent(run, index, attempt, now);
+            }
+            Input::RoomGiven { pool, units } => {
+                if !life.room_given(pool, units, now) {
+                    self.shared.desk.put_back(self.lease.shard, pool, units);
+                }
             }
             Input::Followed { message } => life.followed(message),
             Input::KeysRead { of, first_index, items } => life.keys_read(of, first_index, items, now),
@@ -168,6 +174,24 @@ impl Owner {
         }
     }
 
+    /// Looks for room at workers.
+    pub(super) fn look_for_room(&self, life: &mut Life, asks: &[RoomAsk]) {
+        let shard = self.lease.shard;
+        for ask in asks {
+            let units = self.shared.desk.ask(shard, ask);
+            if units > 0 && !life.room_given(ask.pool, units, self.shared.clock.now()) {
+                self.shared.desk.put_back(shard, ask.pool, units);
+            }
+        }
+    }
+
+    /// Gives room back of which no use was made.
+    pub(super) fn give_room_back(&self, life: &mut Life) {
+        for (pool, units) in life.room_left() {
+            self.shared.desk.put_back(self.lease.shard, pool, units);
+        }
+    }
+
     /// Has keys read that the machine needs. As long as the store gives none, they are asked for again.
     pub(super) fn read_keys(&self, wanted: KeysWanted) {
         let KeysWanted { run, index, spec, item_in } = wanted;
@@ -237,6 +261,10 @@ impl Owner {
             (self.shared.items.clone(), ItemRef { namespace, shard, run, index, spec })
         });
         let payloads = self.shared.payloads.clone();
+        let pulled = send.pulled.map(|Pulled { pool, token_ttl_ms }| {
+            let unit = self.shared.desk.unit(shard, pool);
+            PulledBy { desk: self.shared.desk.clone(), unit, token_ttl_ms }
+        });
         self.begun.insert((run, index, attempt), leave.clone());
         self.outgoing.push(async move {
             let mut delivery = delivery;
@@ -253,7 +281,7 @@ impl Owner {
             } else if trust.may_send(lapses) {
                 tollgate_fault_points::pass("handler.send.before");
                 // Pinned where it is made: it is large, and would be moved several times.
-                let sent = watch.over(pin!(targets.send(delivery, leave))).await;
+                let sent = watch.over(pin!(targets.send(delivery, leave, pulled))).await;
                 tollgate_fault_points::pass("handler.send.after");
                 Input::Sent { run, index, attempt, sent }
             } else {

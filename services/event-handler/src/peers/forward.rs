@@ -1,11 +1,14 @@
 //! Questions to the owner of a queue shard, or to all of them.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::time::Duration;
 
 use tollgate_core::model::RunId;
 use tollgate_proto::v1;
 use uuid::Uuid;
 
+use super::peer::Client;
 use super::{DEADLINE, Peers};
 
 /// What came of asking another process.
@@ -129,6 +132,65 @@ impl Peers {
             let request = v1::ReadTroublesRequest {};
             let asked =
                 peer.link().call(|mut client| async move { client.read_troubles(request).await }).await;
+            (process, asked.answer())
+        });
+        futures::future::join_all(calls).await
+    }
+
+    /// The other processes that can be reached.
+    pub(crate) fn others(&self) -> Vec<String> {
+        let known = self.shared.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.peers.keys().cloned().collect()
+    }
+
+    /// Whether another process can be reached, as far as is known.
+    pub(crate) fn knows(&self, process: &str) -> bool {
+        self.peer(process).is_some()
+    }
+
+    /// Takes room at the workers of another process, and waits for it.
+    pub(crate) async fn take_room(
+        &self,
+        process: &str,
+        request: v1::TakeRoomRequest,
+    ) -> Asked<v1::TakeRoomResponse> {
+        let Some(peer) = self.peer(process) else { return Asked::Nobody };
+        peer.link().call(|mut client| async move { client.take_room(request).await }).await
+    }
+
+    /// Gives room back to another process.
+    pub(crate) async fn return_room(&self, process: &str, rooms: Vec<u64>) {
+        if let Some(peer) = self.peer(process) {
+            let request = v1::ReturnRoomRequest { rooms };
+            let _best_effort =
+                peer.link().call(|mut client| async move { client.return_room(request).await }).await;
+        }
+    }
+
+    /// Gives an event to a worker of another process, and waits for what becomes of it.
+    pub(crate) async fn give_event(
+        &self,
+        process: &str,
+        request: v1::GiveEventRequest,
+        within: Duration,
+    ) -> Asked<v1::GiveEventResponse> {
+        let Some(peer) = self.peer(process) else { return Asked::Nobody };
+        let call = |mut client: Client| async move { client.give_event(request).await };
+        peer.link().call_within(within, call).await
+    }
+
+    /// The workers of all other processes: (process, its answer).
+    pub(crate) async fn workers(
+        &self,
+        namespace: &str,
+        queue: Option<&str>,
+    ) -> Vec<(String, Option<v1::ReadWorkersResponse>)> {
+        let calls = self.others().into_iter().map(|process| async move {
+            let Some(peer) = self.peer(&process) else { return (process, None) };
+            let (namespace, queue) = (namespace.to_owned(), queue.unwrap_or_default().to_owned());
+            let request = v1::ReadWorkersRequest { namespace, queue };
+            let asked =
+                peer.link().call(|mut client| async move { client.read_workers(request).await }).await;
             (process, asked.answer())
         });
         futures::future::join_all(calls).await

@@ -143,10 +143,22 @@ impl PeerLink {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
+        self.call_within(DEADLINE, call).await
+    }
+
+    /// Makes one call that may take longer than others, or not as long.
+    pub(super) async fn call_within<T, F>(
+        &self,
+        within: Duration,
+        call: impl FnOnce(Client) -> F,
+    ) -> Asked<T>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
         if self.is_shunned() {
             return Asked::Nobody;
         }
-        match tokio::time::timeout(DEADLINE, call(self.client.clone())).await {
+        match tokio::time::timeout(within, call(self.client.clone())).await {
             Ok(Ok(response)) => Asked::Answer(response.into_inner()),
             // It has refused, so it has done nothing.
             Ok(Err(status)) if matches!(status.code(), Code::PermissionDenied | Code::Unimplemented) => {

@@ -254,6 +254,9 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
                  namespace has its share of them"
             ),
         ),
+        Reason::NoRoom { queue, requires } => {
+            reason(Code::NoRoom, format!("no worker of the queue {queue}{} has room", that_has(requires)))
+        }
         Reason::TargetAskedToWait { wait_us } => reason(
             Code::TargetSlowed,
             format!("its target asked to be left alone for {} more", seconds(*wait_us)),
@@ -420,9 +423,17 @@ fn freed_by(explained: &Explanation) -> String {
         }
         (_, Some(Reason::Buffered { .. })) => "The end of the earlier run, or its cancellation.".to_owned(),
         (_, Some(Reason::RateLimited { .. })) => format!("Time, or a higher rate{of}."),
+        (_, Some(Reason::NoRoom { queue, requires })) => {
+            format!("A release by a worker of the queue {queue}, or one more worker{}.", that_has(requires))
+        }
         (_, Some(Reason::TargetAskedToWait { .. })) => "Time, or another target of its schedule.".to_owned(),
         _ => "Time.".to_owned(),
     }
+}
+
+/// What is required of a worker, for the end of a sentence.
+fn that_has(requires: &[String]) -> String {
+    if requires.is_empty() { String::new() } else { format!(" that has {}", requires.join(", ")) }
 }
 
 #[cfg(test)]

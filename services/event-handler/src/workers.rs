@@ -1,0 +1,15 @@
+//! Workers that take events themselves: who is there, how much room each has, and who is given what.
+//!
+//! An event of a schedule whose target is `pull` starts when the policy has a token for it and a worker that is able to do it has
+//! room: the owner of its queue shard asks the [`desk`] for room, takes the token, commits, and only then hands the event over.
+//! Workers may be connected to any process: what they have to spare, [`elsewhere`] lends to owners in other processes.
+
+mod book;
+mod desk;
+mod elsewhere;
+mod service;
+mod stream;
+
+pub(crate) use desk::{Desk, Outcome, RoomUnit};
+pub(crate) use elsewhere::Elsewhere;
+pub use service::Workers;

@@ -1,0 +1,202 @@
+//! The gRPC service `tollgate.v1.WorkerService`.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use tollgate_auth::{Access, StreamKey};
+use tollgate_clock::instant_now;
+use tollgate_proto::convert::{names, work};
+use tollgate_proto::v1;
+use tollgate_proto::v1::worker_service_server::WorkerService;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::book::{QueueKey, WorkerId};
+use super::desk::{Handed, Outcome, Profile};
+use super::stream::{self, Opened, status_of};
+use crate::Shared;
+
+/// How long an answer that has an event waits for others.
+const TOGETHER: Duration = Duration::from_millis(5);
+/// How long one that is full, or late, waits for what its room has been promised to.
+const PROMISED: Duration = Duration::from_millis(250);
+/// Messages that are on their way to a worker at once.
+const ON_THE_WAY: usize = 16;
+/// The most workers of a list.
+const LISTED_MAX: usize = 10_000;
+
+/// The service; cheap to clone.
+#[derive(Clone)]
+pub struct Workers {
+    shared: Shared,
+}
+
+impl Workers {
+    pub(crate) fn new(shared: Shared) -> Self {
+        Self { shared }
+    }
+}
+
+#[tonic::async_trait]
+impl WorkerService for Workers {
+    type WorkStream = ReceiverStream<Result<v1::WorkResponse, Status>>;
+
+    async fn work(
+        &self,
+        request: Request<Streaming<v1::WorkRequest>>,
+    ) -> Result<Response<Self::WorkStream>, Status> {
+        let access = Access::of(request.extensions());
+        let key = request.extensions().get::<StreamKey>().cloned();
+        let parent = self.shared.parent(&request);
+        let opened = Opened { access, key, parent, incoming: request.into_inner() };
+        let (outlet, messages) = mpsc::channel(ON_THE_WAY);
+        let shared = self.shared.clone();
+        tokio::spawn(async move {
+            let last = outlet.clone();
+            if let Err(status) = stream::serve(shared, opened, outlet).await {
+                // A worker that has gone needs no word.
+                let _gone = last.send(Err(status)).await;
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(messages)))
+    }
+
+    async fn acquire_events(
+        &self,
+        request: Request<v1::AcquireEventsRequest>,
+    ) -> Result<Response<v1::AcquireEventsResponse>, Status> {
+        let access = Access::of(request.extensions());
+        access.admit(request.get_ref())?;
+        let request = request.into_inner();
+        let names::Name { namespace, id } = work::queue("name", &request.name)?;
+        access.works(&id)?;
+        let labels = work::labels("labels", &request.labels)?;
+        let name = work::worker("worker", &request.worker)?;
+        let (most, wait_ms) = work::acquire(&request)?;
+        let queue = QueueKey { namespace: namespace.into(), queue: id.into() };
+        let profile = Profile { queue, labels: labels.into(), name, polls: true };
+        let until = instant_now() + Duration::from_millis(u64::try_from(wait_ms).unwrap_or_default());
+        let mut poll = Poll::begin(&self.shared, profile, most)?;
+        poll.wait(until).await;
+        Ok(Response::new(v1::AcquireEventsResponse { events: poll.end() }))
+    }
+
+    async fn list_workers(
+        &self,
+        request: Request<v1::ListWorkersRequest>,
+    ) -> Result<Response<v1::ListWorkersResponse>, Status> {
+        Access::of(request.extensions()).admit(request.get_ref())?;
+        let parent = request.into_inner().parent;
+        let (namespace, queue) = match parent.matches('/').count() {
+            1 => (names::namespace("parent", &parent)?, None),
+            _ => {
+                let names::Name { namespace, id } = work::queue("parent", &parent)?;
+                (namespace, Some(id))
+            }
+        };
+        self.shared.list_workers(&namespace, queue.as_deref()).await.map(Response::new)
+    }
+}
+
+impl Shared {
+    /// The workers of all processes.
+    async fn list_workers(
+        &self,
+        namespace: &str,
+        queue: Option<&str>,
+    ) -> Result<v1::ListWorkersResponse, Status> {
+        let v1::ReadWorkersResponse { mut workers, mut more_count } = self.workers_here(namespace, queue);
+        let mut unreached_count = 0;
+        for (_, answer) in self.peers.workers(namespace, queue).await {
+            match answer {
+                Some(other) => {
+                    workers.extend(other.workers);
+                    more_count += other.more_count;
+                }
+                None => unreached_count += 1,
+            }
+        }
+        workers.sort_by(|a, b| (&a.queue, &a.worker, &a.id).cmp(&(&b.queue, &b.worker, &b.id)));
+        more_count += u32::try_from(workers.len().saturating_sub(LISTED_MAX)).unwrap_or(u32::MAX);
+        workers.truncate(LISTED_MAX);
+        Ok(v1::ListWorkersResponse { workers, unreached_count, more_count })
+    }
+
+    /// The workers of this process.
+    pub(crate) fn workers_here(&self, namespace: &str, queue: Option<&str>) -> v1::ReadWorkersResponse {
+        let mut workers = self.desk.list(namespace, queue);
+        let more = workers.len().saturating_sub(LISTED_MAX);
+        workers.truncate(LISTED_MAX);
+        v1::ReadWorkersResponse { workers, more_count: u32::try_from(more).unwrap_or(u32::MAX) }
+    }
+}
+
+/// A worker for the time of one call.
+struct Poll<'s> {
+    shared: &'s Shared,
+    id: WorkerId,
+    from: mpsc::UnboundedReceiver<Handed>,
+    handed: Vec<Handed>,
+    most: usize,
+}
+
+impl<'s> Poll<'s> {
+    fn begin(shared: &'s Shared, profile: Profile, most: u32) -> Result<Self, Status> {
+        let (id, from) = shared.desk.join(profile, most).map_err(status_of)?;
+        Ok(Self { shared, id, from, handed: Vec::new(), most: most as usize })
+    }
+
+    /// Until there is an event, and a moment longer for others; or until the time is over, or the process is about to end.
+    async fn wait(&mut self, until: Instant) {
+        tokio::select! {
+            first = tokio::time::timeout_at(until, self.from.recv()) => self.handed.extend(first.ok().flatten()),
+            () = self.shared.leaving.cancelled() => {}
+        }
+        if !self.handed.is_empty() {
+            self.gather(instant_now() + TOGETHER, false).await;
+        }
+        self.shared.desk.resize(self.id, 0);
+        self.gather(instant_now() + PROMISED, true).await;
+    }
+
+    async fn gather(&mut self, until: Instant, promised_only: bool) {
+        while self.handed.len() < self.most
+            && (!promised_only || self.shared.desk.promised(self.id) > self.handed.len())
+        {
+            let next = if promised_only {
+                // What it was promised may be given back instead.
+                let look = until.min(instant_now() + TOGETHER);
+                match tokio::time::timeout_at(look, self.from.recv()).await {
+                    Err(_) if look < until => continue,
+                    next => next,
+                }
+            } else {
+                tokio::time::timeout_at(until, self.from.recv()).await
+            };
+            match next {
+                Ok(Some(handed)) => self.handed.push(handed),
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    /// What it was given counts as accepted from now on.
+    fn end(mut self) -> Vec<v1::WorkEvent> {
+        let mut events = Vec::new();
+        for handed in self.handed.drain(..) {
+            if handed.way.write() {
+                // Nobody waits for it any more if it comes too late.
+                let _late = handed.reply.send(Outcome::Accepted);
+                events.push(handed.event);
+            }
+        }
+        events
+    }
+}
+
+impl Drop for Poll<'_> {
+    fn drop(&mut self) {
+        self.shared.desk.leave(self.id);
+    }
+}
