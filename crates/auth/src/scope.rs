@@ -22,8 +22,7 @@ pub enum Scope {
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Read, Self::ScheduleWrite, Self::TokenRelease, Self::Work, Self::Admin];
+    pub const ALL: [Self; 5] = [Self::Read, Self::ScheduleWrite, Self::TokenRelease, Self::Work, Self::Admin];
 
     /// As it is written.
     pub fn word(self) -> &'static str {

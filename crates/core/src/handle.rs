@@ -61,7 +61,9 @@ mod unsent;
 mod waiting;
 
 pub use change::Unstarted;
-pub use exchange::{Commit, Context, Deadline, Effect, KeysWanted, MessageNeeds, Options, Pulled, Send, ShardState};
+pub use exchange::{
+    Commit, Context, Deadline, Effect, KeysWanted, MessageNeeds, Options, Pulled, Send, ShardState,
+};
 pub use explain::{EventState, Explanation, Gauge, Holder, Reason, Remembered, Status};
 pub use key_counts::{KeyCount, KeyCounts};
 pub use outlook::Outlook;

@@ -186,8 +186,7 @@ impl Targets {
     /// # Errors
     /// What became of the delivery: nothing was sent, as what is sealed in it cannot be opened.
     pub fn document(&self, delivery: Delivery) -> Result<String, Sent> {
-        let delivery =
-            self.opener.open(delivery).map_err(|error| not_sent(format!("not sent: {error}")))?;
+        let delivery = self.opener.open(delivery).map_err(|error| not_sent(format!("not sent: {error}")))?;
         let traceparent = self.context.traceparent(&delivery);
         let document = cloud_event::write(&delivery, &self.context, traceparent.as_deref());
         String::from_utf8(document).map_err(|error| not_sent(format!("not sent: {error}")))

@@ -7,9 +7,12 @@
 mod book;
 mod desk;
 mod elsewhere;
+mod handing;
 mod service;
+mod sessions;
 mod stream;
 
-pub(crate) use desk::{Desk, Outcome, RoomUnit};
+pub(crate) use desk::{Desk, RoomUnit};
 pub(crate) use elsewhere::Elsewhere;
+pub(crate) use handing::Outcome;
 pub use service::Workers;

@@ -11,7 +11,9 @@ use super::keys::KeyOf;
 use super::live::{LiveRun, LiveToken};
 use super::queue::Work;
 use super::shard::{Shard, WallTimer};
-use crate::model::{MinuteCounts, Now, OverlapRule, Reclaim, Run, RunId, RunKind, RunState, SkipReason, Skipped};
+use crate::model::{
+    MinuteCounts, Now, OverlapRule, Reclaim, Run, RunId, RunKind, RunState, SkipReason, Skipped,
+};
 
 /// Why the runs of a deleted schedule are cancelled.
 pub(super) const DELETED: &str = "its schedule was deleted";

@@ -261,7 +261,9 @@ impl Queue {
                     }
                 }
                 (None, Work::Next(..)) | (Some(Group::Key(_)), _) => lane.let_go = None,
-                (Some(Group::Places(_) | Group::Room(_) | Group::AboveLimit), _) => self.open.extend(lane.let_go.take()),
+                (Some(Group::Places(_) | Group::Room(_) | Group::AboveLimit), _) => {
+                    self.open.extend(lane.let_go.take())
+                }
             }
             match held {
                 Some(group) => {
@@ -424,7 +426,8 @@ impl Queue {
         let Some(lane) = level.lanes.get_mut(&id) else { return };
         let before = lane.first(id.1);
         edit(lane);
-        let is_held = matches!(lane.stand, Stand::Held(Group::Key(_) | Group::Room(_) | Group::AboveLimit, _));
+        let is_held =
+            matches!(lane.stand, Stand::Held(Group::Key(_) | Group::Room(_) | Group::AboveLimit, _));
         let is_other = lane.first(id.1) != before;
         if is_other {
             self.halted = self.halted.map(|_| true);

@@ -161,7 +161,8 @@ impl Shard {
     fn room_ask(&mut self, id: TargetId, now: Now) -> Option<RoomAsk> {
         let pool = self.rooms.pools.get_mut(&id)?;
         let (queues, sends_max) = (&self.queues, self.options.sends_max);
-        let is_held = |policy: &Option<Uuid>| queues.get(policy).is_some_and(|queue| queue.holds(Group::Room(id)));
+        let is_held =
+            |policy: &Option<Uuid>| queues.get(policy).is_some_and(|queue| queue.holds(Group::Room(id)));
         pool.waiting.retain(is_held);
         let mut want = u32::try_from(pool.again.len()).unwrap_or(u32::MAX);
         for policy in pool.waiting.iter().counted() {
@@ -250,7 +251,8 @@ impl Shard {
     /// Whether an event of a run waits for a worker that has room.
     pub(super) fn lacks_room(&self, run: &LiveRun) -> bool {
         let policy = run.row.policy_uid;
-        let held = |pool| self.queues.get(&policy).is_some_and(|queue: &Queue| queue.holds(Group::Room(pool)));
+        let held =
+            |pool| self.queues.get(&policy).is_some_and(|queue: &Queue| queue.holds(Group::Room(pool)));
         run.pool().is_some_and(held)
     }
 }

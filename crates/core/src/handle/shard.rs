@@ -280,8 +280,7 @@ impl Shard {
                 self.early.insert((send.launch_us, send.run, send.index), send);
             }
         }
-        let is_unwanted =
-            |effect: &mut Effect| matches!(effect, Effect::Send(send) if !self.is_wanted(send));
+        let is_unwanted = |effect: &mut Effect| matches!(effect, Effect::Send(send) if !self.is_wanted(send));
         for effect in effects.extract_if(.., is_unwanted).collect::<Vec<_>>() {
             if let Effect::Send(send) = effect {
                 self.put_back_room(send.run);

@@ -4,9 +4,9 @@ use uuid::Uuid;
 
 use super::DeliveryKey;
 use super::news::{Ask, News};
-use crate::handle::{Effect, RoomAsk};
 use crate::handle::change::Changes;
 use crate::handle::release::Answer;
+use crate::handle::{Effect, RoomAsk};
 
 /// What is to be done next.
 #[expect(clippy::large_enum_variant, reason = "a commit is moved once, which costs less than an allocation")]

@@ -3,8 +3,8 @@
 use tollgate_core::model::PullTarget;
 
 use super::check::{Check, span_ms};
-use super::names::{self, Name};
 use super::duration_of_ms;
+use super::names::{self, Name};
 use crate::field::FieldError;
 use crate::v1;
 
@@ -57,7 +57,11 @@ pub fn queue(field: &str, text: &str) -> Result<Name, FieldError> {
 pub fn labels(field: &str, given: &[String]) -> Result<Vec<String>, FieldError> {
     let most = PullTarget::LABELS_MAX;
     if given.len() > most {
-        return Err(FieldError::new(field, format!("{} labels", given.len()), format!("at most {most} labels")));
+        return Err(FieldError::new(
+            field,
+            format!("{} labels", given.len()),
+            format!("at most {most} labels"),
+        ));
     }
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_./:=".contains(&byte);
     let is_label = |label: &&String| {

@@ -147,11 +147,7 @@ impl PeerLink {
     }
 
     /// Makes one call that may take longer than others, or not as long.
-    pub(super) async fn call_within<T, F>(
-        &self,
-        within: Duration,
-        call: impl FnOnce(Client) -> F,
-    ) -> Asked<T>
+    pub(super) async fn call_within<T, F>(&self, within: Duration, call: impl FnOnce(Client) -> F) -> Asked<T>
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {

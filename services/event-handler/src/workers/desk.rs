@@ -6,7 +6,6 @@
 //! has not accepted nobody knows. Not here: who is next (`book`), streams and calls, other processes (`elsewhere`).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,107 +13,20 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tollgate_clock::Clock;
 use tollgate_core::handle::RoomAsk;
-use tollgate_core::model::PullTarget;
+use tollgate_core::model::{Now, PullTarget};
 use tollgate_proto::v1;
 
-use super::book::{Asker, Book, Given, Labels, QueueKey, TooManyKinds, WorkerId};
-use super::elsewhere::Elsewhere;
+use super::book::{Asker, Book, Given, Labels, QueueKey, WorkerId};
+use super::elsewhere::{Elsewhere, Lent};
+use super::handing::{Handed, Outcome, Way};
+use super::sessions::Session;
 use crate::routes::{Input, Routes};
-
-/// The most workers of a process.
-const WORKERS_MAX: usize = 20_000;
-/// Of what all others leave of them, one part in this many is left free by each namespace.
-const LEFT_TO_OTHERS: usize = 4;
-/// How many of its events are named of a worker.
-const NAMED_MAX: usize = 10;
-
-/// What became of an event that was to be handed over.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The worker has it.
-    Accepted,
-    /// The worker does not have it.
-    NotSent(String),
-    /// Nobody knows.
-    Unclear(String),
-}
-
-/// An event on its way to a worker.
-#[derive(Debug)]
-pub(super) struct Handed {
-    pub(super) event: v1::WorkEvent,
-    pub(super) way: Arc<Way>,
-    pub(super) reply: oneshot::Sender<Outcome>,
-}
-
-/// How far an event has come: it is written or withdrawn, and never both.
-#[derive(Debug, Default)]
-pub(super) struct Way(AtomicU8);
-
-impl Way {
-    const WRITTEN: u8 = 1;
-    const WITHDRAWN: u8 = 2;
-
-    /// It is about to be written. False where it has been withdrawn.
-    pub(super) fn write(&self) -> bool {
-        self.0.compare_exchange(0, Self::WRITTEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-
-    /// It is not to be written. False where it has been.
-    fn withdraw(&self) -> bool {
-        self.0.compare_exchange(0, Self::WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-}
-
-/// Who a worker says that it is.
-#[derive(Clone, Debug)]
-pub(super) struct Profile {
-    pub(super) queue: QueueKey,
-    pub(super) labels: Labels,
-    pub(super) name: String,
-    pub(super) polls: bool,
-}
-
-/// Why a worker is not taken in.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refused {
-    /// There are too many.
-    #[error("too many workers of this namespace are connected to this process; try again, or connect to another")]
-    TooMany,
-    /// They differ too much.
-    #[error("the workers of this queue have {0} different sets of labels already")]
-    TooManyKinds(usize),
-    /// The process is about to end.
-    #[error("this process is about to end; connect to another")]
-    Ending,
-}
-
-/// What a worker has of one event.
-#[derive(Debug)]
-struct Held {
-    attempt: u32,
-    since_us: i64,
-    /// Units of its room: two where it was given the event once more before it was done with it.
-    units: u32,
-    /// Hears whether it accepts.
-    reply: Option<oneshot::Sender<Outcome>>,
-}
-
-#[derive(Debug)]
-struct Session {
-    profile: Profile,
-    to: mpsc::UnboundedSender<Handed>,
-    events: HashMap<String, Held>,
-    connected_us: i64,
-    sign_us: i64,
-    given: u64,
-}
 
 /// Where a unit of room is.
 #[derive(Debug)]
 enum Place {
     Here(WorkerId),
-    Elsewhere(super::elsewhere::Lent),
+    Elsewhere(Lent),
 }
 
 /// What events of a pool need.
@@ -127,17 +39,17 @@ pub(super) struct PoolOf {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    book: Book,
-    sessions: HashMap<WorkerId, Session>,
-    by_namespace: BTreeMap<Arc<str>, usize>,
+pub(super) struct State {
+    pub(super) book: Book,
+    pub(super) sessions: HashMap<WorkerId, Session>,
+    pub(super) by_namespace: BTreeMap<Arc<str>, usize>,
     pools: HashMap<u128, PoolOf>,
     /// Room that owners have and no event has yet.
     units: BTreeMap<(u128, u16), VecDeque<Place>>,
     /// Calls of other processes that wait for room.
     calls: HashMap<u64, mpsc::UnboundedSender<WorkerId>>,
-    next: u64,
-    ending: bool,
+    pub(super) next: u64,
+    pub(super) ending: bool,
 }
 
 /// See the head of this file. Clones share everything.
@@ -172,8 +84,12 @@ impl Desk {
         Self(Arc::new(Inner { state: Mutex::default(), routes, clock, elsewhere }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn now(&self) -> Now {
+        self.0.clock.now()
     }
 
     pub(super) fn now_us(&self) -> i64 {
@@ -312,7 +228,7 @@ impl Desk {
     }
 
     /// Tells those who waited what room they have. What of them has gone leaves its room to the others.
-    fn tell(&self, state: &mut State, given: Vec<Given>) {
+    pub(super) fn tell(&self, state: &mut State, given: Vec<Given>) {
         let mut waiting = VecDeque::from(given);
         let mut told: BTreeMap<(u16, u128), u32> = BTreeMap::new();
         while let Some(Given { asker, pool, worker }) = waiting.pop_front() {
@@ -334,143 +250,6 @@ impl Desk {
         }
         for ((shard, pool), units) in told {
             self.0.routes.tell(shard, Input::RoomGiven { pool, units });
-        }
-    }
-
-    // Workers.
-
-    /// A worker is there. Its id, and what it is given.
-    pub(super) fn join(
-        &self,
-        profile: Profile,
-        capacity: u32,
-    ) -> Result<(WorkerId, mpsc::UnboundedReceiver<Handed>), Refused> {
-        let mut state = self.state();
-        if state.ending {
-            return Err(Refused::Ending);
-        }
-        let namespace = profile.queue.namespace.clone();
-        let own = state.by_namespace.get(&namespace).copied().unwrap_or_default();
-        let free = WORKERS_MAX.saturating_sub(state.sessions.len() - own);
-        if own >= free - free / LEFT_TO_OTHERS {
-            return Err(Refused::TooMany);
-        }
-        state.next += 1;
-        let (id, now_us) = (state.next, self.now_us());
-        let (to, from) = mpsc::unbounded_channel();
-        let of = (profile.queue.clone(), profile.labels.clone());
-        let session =
-            Session { profile, to, events: HashMap::new(), connected_us: now_us, sign_us: now_us, given: 0 };
-        state.sessions.insert(id, session);
-        match state.book.join(id, of, capacity) {
-            Ok(given) => {
-                *state.by_namespace.entry(namespace).or_default() += 1;
-                self.tell(&mut state, given);
-                Ok((id, from))
-            }
-            Err(TooManyKinds) => {
-                state.sessions.remove(&id);
-                Err(Refused::TooManyKinds(TooManyKinds::MAX))
-            }
-        }
-    }
-
-    /// A worker has gone. Nobody knows of what was written to it and it has not accepted.
-    pub(super) fn leave(&self, id: WorkerId) {
-        let now_us = self.now_us();
-        let mut state = self.state();
-        state.book.leave(id);
-        let Some(session) = state.sessions.remove(&id) else { return };
-        // What it was able to do is not without a worker before others have had time to come.
-        for pool in state.book.waiting(&session.profile.queue) {
-            state.is_known(pool, now_us);
-        }
-        let namespace = &session.profile.queue.namespace;
-        if let Some(count) = state.by_namespace.get_mut(namespace) {
-            *count -= 1;
-            if *count == 0 {
-                state.by_namespace.remove(namespace);
-            }
-        }
-    }
-
-    /// A worker does so many events at once from now on.
-    pub(super) fn resize(&self, id: WorkerId, capacity: u32) {
-        let mut state = self.state();
-        let given = state.book.resize(id, capacity);
-        self.tell(&mut state, given);
-    }
-
-    /// A worker has said something.
-    pub(super) fn sign(&self, id: WorkerId) {
-        let now_us = self.now_us();
-        if let Some(session) = self.state().sessions.get_mut(&id) {
-            session.sign_us = now_us;
-        }
-    }
-
-    /// An event is being written to its worker, which is to accept it.
-    pub(super) fn written(&self, id: WorkerId, handed: Handed) {
-        let now_us = self.now_us();
-        let mut state = self.state();
-        let Some(session) = state.sessions.get_mut(&id) else { return };
-        session.given += 1;
-        let v1::WorkEvent { name, attempt, .. } = handed.event;
-        let held = Held { attempt, since_us: now_us, units: 1, reply: Some(handed.reply) };
-        let units = session.events.get(&name).map_or(1, |before| before.units + 1);
-        session.events.insert(name, Held { units, ..held });
-    }
-
-    /// A worker accepts an event.
-    ///
-    /// # Errors
-    /// What is wrong: it was not given the event under this attempt.
-    pub(super) fn accept(&self, id: WorkerId, name: &str, attempt: u32) -> Result<(), &'static str> {
-        let mut state = self.state();
-        let held = state.sessions.get_mut(&id).and_then(|session| session.events.get_mut(name));
-        match held {
-            None => Err("an event that this stream was given and the worker is not done with"),
-            Some(held) if attempt > held.attempt => Err("an event under an attempt that this stream was given"),
-            // One under an earlier attempt, or after its time, has been given once more: this says nothing of that.
-            Some(held) if attempt < held.attempt => Ok(()),
-            Some(held) => {
-                if let Some(reply) = held.reply.take() {
-                    // Nobody waits for it any more if it comes too late.
-                    let _late = reply.send(Outcome::Accepted);
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// A worker is done with an event: it has accepted it, if it has not said so, and its room is there again.
-    pub(super) fn done(&self, id: WorkerId, name: &str) {
-        let mut state = self.state();
-        let Some(session) = state.sessions.get_mut(&id) else { return };
-        let Some(held) = session.events.remove(name) else { return };
-        if let Some(reply) = held.reply {
-            let _late = reply.send(Outcome::Accepted);
-        }
-        for _ in 0..held.units {
-            let given = state.book.free(id);
-            self.tell(&mut state, given);
-        }
-    }
-
-    /// How many units of a worker's room are somebody's and have no event yet.
-    pub(super) fn promised(&self, id: WorkerId) -> usize {
-        let state = self.state();
-        let taken = state.book.of(id).map_or(0, |(_, taken, _)| taken as usize);
-        let held = state.sessions.get(&id).map_or(0, |session| session.events.len());
-        taken.saturating_sub(held)
-    }
-
-    /// The process is about to end: no worker is given anything more.
-    pub(crate) fn end(&self) {
-        let mut state = self.state();
-        state.ending = true;
-        for id in state.sessions.keys().copied().collect::<Vec<_>>() {
-            let _nobody = state.book.resize(id, 0);
         }
     }
 
@@ -512,7 +291,7 @@ impl Desk {
     }
 
     /// Room at a worker of another process, for whoever waits first.
-    pub(super) fn arrives(&self, pool: u128, lent: super::elsewhere::Lent) {
+    pub(super) fn arrives(&self, pool: u128, lent: Lent) {
         let mut state = self.state();
         let Some(of) = state.pools.get(&pool).cloned() else {
             drop(state);
@@ -555,42 +334,6 @@ impl Desk {
         };
         state.pools.iter().filter(is_unable).map(|(pool, of)| (*pool, of.clone())).collect()
     }
-
-    /// The workers of a namespace, or of one queue of it, by queue and name.
-    pub(super) fn list(&self, namespace: &str, queue: Option<&str>) -> Vec<v1::Worker> {
-        let now = self.0.clock.now();
-        let wall = |mono_us: i64| tollgate_proto::convert::timestamp(now.wall_us - (now.mono_us - mono_us));
-        let state = self.state();
-        let own = state.sessions.iter().filter(|(_, session)| {
-            let of = &session.profile.queue;
-            *of.namespace == *namespace && queue.is_none_or(|queue| *of.queue == *queue)
-        });
-        let mut workers: Vec<_> = own
-            .map(|(id, session)| {
-                let (capacity, _, room) = state.book.of(*id).unwrap_or_default();
-                let mut events: Vec<_> =
-                    session.events.iter().map(|(name, held)| (held.since_us, name)).collect();
-                events.sort_unstable();
-                let Profile { queue, labels, name, polls } = &session.profile;
-                v1::Worker {
-                    queue: format!("namespaces/{}/queues/{}", queue.namespace, queue.queue),
-                    id: id.to_string(),
-                    worker: name.clone(),
-                    labels: labels.to_vec(),
-                    capacity,
-                    room,
-                    events_count: u32::try_from(events.len()).unwrap_or(u32::MAX),
-                    events: events.into_iter().take(NAMED_MAX).map(|(_, name)| name.clone()).collect(),
-                    connect_time: Some(wall(session.connected_us)),
-                    last_sign_time: Some(wall(session.sign_us)),
-                    polls: *polls,
-                    given_count: session.given,
-                }
-            })
-            .collect();
-        workers.sort_by(|a, b| (&a.queue, &a.worker, &a.id).cmp(&(&b.queue, &b.worker, &b.id)));
-        workers
-    }
 }
 
 impl State {
@@ -604,7 +347,7 @@ impl State {
     }
 
     /// A worker is able to do events of a pool.
-    fn is_known(&mut self, pool: u128, now_us: i64) {
+    pub(super) fn is_known(&mut self, pool: u128, now_us: i64) {
         if let Some(of) = self.pools.get_mut(&pool) {
             of.known_us = now_us;
         }

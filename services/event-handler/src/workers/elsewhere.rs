@@ -18,7 +18,8 @@ use tollgate_proto::v1::give_event_response::Outcome as Told;
 use tonic::Status;
 
 use super::book::{QueueKey, WorkerId};
-use super::desk::{Desk, Outcome, PoolOf};
+use super::desk::{Desk, PoolOf};
+use super::handing::Outcome;
 use crate::peers::{Asked, Peers};
 
 /// How long another process waits for room before it answers.

@@ -13,7 +13,8 @@ use tollgate_proto::v1::worker_service_server::WorkerService;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::book::{QueueKey, WorkerId};
-use super::desk::{Handed, Outcome, Profile};
+use super::handing::{Handed, Outcome};
+use super::sessions::Profile;
 use super::stream::{self, Opened, status_of};
 use crate::Shared;
 

@@ -20,7 +20,8 @@ use tollgate_proto::{FieldError, v1};
 use tonic::{Code, Status, Streaming};
 
 use super::book::{QueueKey, WorkerId};
-use super::desk::{Handed, Profile, Refused};
+use super::handing::Handed;
+use super::sessions::{Profile, Refused};
 use crate::Shared;
 
 /// Releases and heartbeats of one stream that are under way at once.
