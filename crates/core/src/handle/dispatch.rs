@@ -155,10 +155,10 @@ impl Shard {
             return;
         }
         let (uid, rule) = (run.row.schedule_uid, run.spec.overlap);
-        let is_automatic = run.row.kind.is_automatic();
+        let (is_automatic, own) = (run.row.kind.is_automatic(), run.chain());
         let schedule = self.schedules.entry(uid).or_default();
         let other = schedule.active.other_than(id);
-        let chain = schedule.chain().filter(|_| other.is_none());
+        let chain = schedule.chain_but(own).filter(|_| other.is_none());
         let rest_until_us = schedule.rest_until_us();
         if !is_automatic || other.or(chain).is_none() && rest_until_us <= now.wall_us {
             if schedule.buffered == Some(id) {

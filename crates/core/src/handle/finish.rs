@@ -146,9 +146,10 @@ impl Shard {
 
     /// The run that waits for the others of its schedule goes, once these have ended and the schedule has rested.
     pub(super) fn launch_buffered(&mut self, uid: Uuid, now: Now) {
-        let Some(schedule) = self.schedules.get_mut(&uid).filter(|schedule| schedule.is_free()) else {
-            return;
-        };
+        let next = self.schedules.get(&uid).and_then(|schedule| schedule.buffered);
+        let own = next.and_then(|next| self.ledger.runs.get(&next)).and_then(LiveRun::chain);
+        let schedule = self.schedules.get_mut(&uid).filter(|schedule| schedule.is_free_for(own));
+        let Some(schedule) = schedule else { return };
         let rest_until_us = schedule.rest_until_us();
         if rest_until_us > now.wall_us {
             if let Some(next) = schedule.buffered {

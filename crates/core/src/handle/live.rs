@@ -66,6 +66,11 @@ impl LiveRun {
         }
     }
 
+    /// The first run of the chain that it is of, where another run came before it.
+    pub(super) fn chain(&self) -> Option<RunId> {
+        self.row.predecessor.as_ref().and_then(|before| before.root).map(|root| root.run)
+    }
+
     /// What its target is told of as, once it has launched.
     pub(super) fn target(&self) -> Option<TargetId> {
         self.told.map(|told| told.id(&self.sharer))
@@ -363,9 +368,19 @@ impl LiveSchedule {
         self.row.as_ref().and_then(|row| row.chains.first().copied())
     }
 
+    /// As [`Self::chain`], other than the one that a run is of: a chain that comes back to its schedule does not wait for itself.
+    pub(super) fn chain_but(&self, own: Option<RunId>) -> Option<RunId> {
+        self.row.as_ref().and_then(|row| row.chains.iter().copied().find(|first| Some(*first) != own))
+    }
+
     /// Whether no run of it is unfinished, and no chain.
     pub(super) fn is_free(&self) -> bool {
-        self.active.is_empty() && self.chain().is_none()
+        self.is_free_for(None)
+    }
+
+    /// As [`Self::is_free`], for a run of the chain that began with this one.
+    pub(super) fn is_free_for(&self, own: Option<RunId>) -> bool {
+        self.active.is_empty() && self.chain_but(own).is_none()
     }
 
     /// Whether there is nothing to remember of it.

@@ -5,6 +5,8 @@ use tollgate_core::handle::{Context, Options, ShardState};
 use tollgate_core::model::*;
 use tollgate_core::own::{Kept, News, Next, Owner, ReadTurns, Setup, Sizes, Standing};
 
+use uuid::Uuid;
+
 use crate::handle_world::*;
 use crate::world::*;
 
@@ -104,4 +106,34 @@ fn ends_that_wait_stand_in_the_way_of_no_other_message() {
     }
     let Some(Next::Read(ask)) = next else { panic!("it reads again") };
     assert_eq!(ask.except.len(), 299);
+}
+
+#[test]
+fn a_chain_that_comes_back_to_its_beginning_does_not_wait_for_itself() {
+    let p = policy(1, at_most(2));
+    for overlap in [OverlapRule::BufferOne, OverlapRule::Skip] {
+        let mut world = World::with_policy(&p);
+        let s = RunSpec { overlap, ..followed_spec(&p) };
+        let first = world.emit(run(&s, START_US - 2, 1), &s);
+        assert_eq!(world.work_off(), 1);
+        let root = world.ends[0].1.of.root;
+        assert_eq!(root.map(|root| root.run), Some(first), "its schedule's next run waits for the chain");
+        let before = Predecessor {
+            shard: 3,
+            run: RunId::derive(Uuid::from_u128(77), START_US),
+            schedule_id: "report".to_owned(),
+            place: 2,
+            state: RunState::Finished,
+            counts: Counts::default(),
+            root,
+        };
+        let own = run(&s, START_US, 1);
+        let own = Run { kind: RunKind::Followed, predecessor: Some(Box::new(before)), ..own };
+        world.emit(own, &s);
+        assert_eq!(world.work_off(), 1);
+        let other = world.emit(run(&s, START_US - 1, 1), &s);
+        assert!(world.take_sends().is_empty(), "another run waits, or is skipped");
+        let waits = if overlap == OverlapRule::Skip { RunState::Skipped } else { RunState::Waiting };
+        assert_eq!(world.row(other).state, waits);
+    }
 }

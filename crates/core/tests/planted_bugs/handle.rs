@@ -362,7 +362,7 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "ChainNotWaitedFor",
         breaks: "The next run of a schedule starts while the chain of the one before goes on.",
-        edits: &[edit("handle/live.rs", "self.active.is_empty() && «self.chain().is_none()»", "true")],
+        edits: &[edit("handle/live.rs", "self.active.is_empty() && «self.chain_but(own).is_none()»", "true")],
     },
     Planted {
         name: "ChainEndUntold",
