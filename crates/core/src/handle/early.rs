@@ -86,7 +86,7 @@ impl Shard {
             if self.is_wanted(&send) && !self.is_called_off(&send, now) {
                 due.push(Effect::Send(send));
             } else {
-                self.put_back_room(send.run);
+                self.put_back_room(&send);
             }
         }
         due

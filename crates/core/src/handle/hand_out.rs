@@ -22,7 +22,6 @@ impl Shard {
         // Those of one tree take turns, all that may have something to start.
         let mut roots = BTreeSet::new();
         for policy in ready {
-            self.rooms.revive(policy);
             match self.root_of(policy) {
                 Some(root) => {
                     self.take_turns(policy, now);
@@ -38,7 +37,6 @@ impl Shard {
 
     /// Hands out the tokens of one bucket, or of its tree.
     pub(super) fn dispatch_from(&mut self, policy: Option<Uuid>, now: Now) {
-        self.rooms.revive(policy);
         match self.root_of(policy) {
             Some(root) => {
                 self.take_turns(policy, now);

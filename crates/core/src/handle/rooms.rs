@@ -7,10 +7,12 @@
 //! here: which worker gets an event.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::exchange::{Pulled, Send};
 use super::live::LiveRun;
 use super::queue::{Group, Queue};
 use super::shard::Shard;
@@ -45,10 +47,14 @@ struct Pool {
     spec: Arc<RunSpec>,
     /// Room that was given and is not used yet.
     room: u32,
+    /// Room that was asked for and has not come: it is given as soon as there is some.
+    asked: u32,
     /// The policies of which something waits.
     waiting: BTreeSet<Option<Uuid>>,
-    /// Who was first last time.
+    /// Who had the last turn.
     last: Option<Option<Uuid>>,
+    /// How many of them have had no turn since room came.
+    untried: usize,
     /// Events that hold their tokens and are to be sent again.
     again: VecDeque<(RunId, u32)>,
 }
@@ -91,8 +97,10 @@ impl Rooms {
         self.pools.entry(pool).or_insert_with(|| Pool {
             spec: Arc::clone(spec),
             room: 0,
+            asked: 0,
             waiting: BTreeSet::new(),
             last: None,
+            untried: 0,
             again: VecDeque::new(),
         })
     }
@@ -110,7 +118,7 @@ impl Rooms {
         self.given.insert(pool);
     }
 
-    /// Tokens of a policy may be free that were not.
+    /// Something of a policy may start, as far as its tokens go.
     pub(super) fn revive(&mut self, policy: Option<Uuid>) {
         if let Some(pools) = self.vain.remove(&policy) {
             self.asks.extend(pools);
@@ -154,8 +162,15 @@ impl Shard {
             self.rooms.vain.entry(*policy).or_default().insert(id);
         }
         for key in std::mem::take(&mut pool.again) {
-            self.resend(key, now);
+            if self.is_to_be_sent_again(key) {
+                self.resend(key, now);
+            }
         }
+    }
+
+    /// An event may have been released, or have given its token back, since it began to wait for room.
+    fn is_to_be_sent_again(&self, key: (RunId, u32)) -> bool {
+        self.ledger.tokens.get(&key).is_some_and(|token| token.again_us().is_some())
     }
 
     fn room_ask(&mut self, id: TargetId, now: Now) -> Option<RoomAsk> {
@@ -173,7 +188,8 @@ impl Shard {
             }
             want = want.saturating_add(starts);
         }
-        let ask = RoomAsk { pool: id, spec: Arc::clone(&pool.spec), want: want.min(WANT_MAX) };
+        pool.asked = want.min(WANT_MAX);
+        let ask = RoomAsk { pool: id, spec: Arc::clone(&pool.spec), want: pool.asked };
         self.rooms.tidy(id);
         Some(ask)
     }
@@ -183,29 +199,59 @@ impl Shard {
     pub fn room_given(&mut self, id: u128, room: u32, now: Now) -> bool {
         let Some(pool) = self.rooms.pools.get_mut(&id) else { return false };
         pool.room += room;
+        pool.asked = pool.asked.saturating_sub(room);
         self.rooms.given.insert(id);
         // Whoever holds its token first.
         while let Some(pool) = self.rooms.pools.get_mut(&id).filter(|pool| pool.room > 0)
             && let Some(key) = pool.again.pop_front()
         {
-            self.resend(key, now);
-        }
-        let Some(pool) = self.rooms.pools.get_mut(&id) else { return true };
-        // As many policies as can make use of it, those first that come after the one that was first last time.
-        let after = pool.waiting.iter().position(|policy| Some(*policy) > pool.last).unwrap_or(0);
-        let turns = pool.waiting.iter().cycle().skip(after).take(pool.waiting.len());
-        let (mut left, mut last) = (pool.room, None);
-        for policy in turns.counted() {
-            if left == 0 {
-                break;
+            if self.is_to_be_sent_again(key) {
+                self.resend(key, now);
             }
-            let capacity = self.ledger.bucket(*policy, now).capacity(now, self.options.sends_max);
-            left = left.saturating_sub(capacity.starts.min(capacity.tokens));
-            last.get_or_insert(*policy);
-            self.ledger.ready.insert(*policy);
         }
-        pool.last = last.or(pool.last);
+        if let Some(pool) = self.rooms.pools.get_mut(&id) {
+            pool.untried = pool.waiting.len();
+        }
+        self.offer(id, now);
         true
+    }
+
+    /// As many policies as can make use of a pool's room have their turn next, those first that come after the one that was last.
+    /// Whether any has.
+    fn offer(&mut self, id: TargetId, now: Now) -> bool {
+        let Some(pool) = self.rooms.pools.get_mut(&id) else { return false };
+        let (mut left, mut offered) = (pool.room, false);
+        while left > 0 && pool.untried > 0 {
+            pool.untried -= 1;
+            let later = pool.waiting.range((pool.last.map_or(Unbounded, Excluded), Unbounded)).next();
+            let Some(policy) = later.or(pool.waiting.first()).copied() else { break };
+            pool.last = Some(policy);
+            let capacity = self.ledger.bucket(policy, now).capacity(now, self.options.sends_max);
+            let starts = capacity.starts.min(capacity.tokens);
+            if starts > 0 {
+                left = left.saturating_sub(starts);
+                self.ledger.ready.insert(policy);
+                offered = true;
+            }
+        }
+        offered
+    }
+
+    /// What has made no use of room leaves it to others that wait for it here. Whether there are any.
+    pub(super) fn offer_further(&mut self, now: Now) -> bool {
+        let pools = self.rooms.with_room();
+        pools.into_iter().fold(false, |offered, pool| self.offer(pool, now) || offered)
+    }
+
+    /// Where all that was asked for is used, there may be more of which use can be made.
+    pub(super) fn ask_further(&mut self) {
+        let Rooms { pools, asks, given, .. } = &mut self.rooms;
+        let used = |id: &TargetId| pools.get(id).is_some_and(|pool| pool.room + pool.asked == 0);
+        let further: Vec<_> = given.iter().counted().copied().filter(used).collect();
+        for id in further {
+            given.remove(&id);
+            asks.insert(id);
+        }
     }
 
     /// By pool, room that nothing has made use of; 0 of one of which nothing waits any more.
@@ -215,6 +261,7 @@ impl Shard {
             let Some(pool) = self.rooms.pools.get_mut(&id) else { continue };
             let room = std::mem::take(&mut pool.room);
             if room > 0 {
+                pool.asked = 0;
                 left.push((id, room));
                 for policy in pool.waiting.iter().counted() {
                     self.rooms.vain.entry(*policy).or_default().insert(id);
@@ -241,10 +288,9 @@ impl Shard {
     }
 
     /// The event of a delivery that is not made after all leaves its room to others.
-    pub(super) fn put_back_room(&mut self, run: RunId) {
-        let Some(run) = self.ledger.runs.get(&run) else { return };
-        if let Some(pool) = run.pool() {
-            self.rooms.put_back(pool, &run.spec);
+    pub(super) fn put_back_room(&mut self, send: &Send) {
+        if let Some(Pulled { pool, .. }) = send.pulled {
+            self.rooms.put_back(pool, &send.spec);
         }
     }
 

@@ -33,6 +33,7 @@ impl Shard {
 
     /// Lets those take turns again that were held back and may start now.
     pub(super) fn begin_round(&mut self, policy: Option<Uuid>, now: Now) {
+        self.rooms.revive(policy);
         let is_bounded = self.ledger.is_bounded(policy);
         let (runs, tokens, sends_max) = (&self.ledger.runs, &self.ledger.tokens, self.options.sends_max);
         if let (Some(bucket), Some(queue)) =

@@ -244,7 +244,11 @@ impl Shard {
         self.advance(now);
         self.hand_over();
         self.dispatch(now);
+        while self.offer_further(now) {
+            self.dispatch(now);
+        }
         self.start_early(now);
+        self.ask_further();
         if self.rooms.is_asking() {
             // What may start with it goes with the same commit.
             return None;
@@ -283,7 +287,7 @@ impl Shard {
         let is_unwanted = |effect: &mut Effect| matches!(effect, Effect::Send(send) if !self.is_wanted(send));
         for effect in effects.extract_if(.., is_unwanted).collect::<Vec<_>>() {
             if let Effect::Send(send) = effect {
-                self.put_back_room(send.run);
+                self.put_back_room(&send);
             }
         }
         effects

@@ -25,6 +25,7 @@ mod random;
 mod release;
 mod removed;
 mod retry;
+mod rooms;
 mod sight;
 mod start;
 mod targets;

@@ -1,5 +1,7 @@
 //! A driver that does what the handle module's head says, with a store in memory and both clocks in its hand.
 
+use std::collections::BTreeMap;
+
 use tollgate_core::handle::change::{HistoryRow, Outcome, ShardSchedule, TokenState};
 use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
@@ -23,6 +25,10 @@ pub(crate) struct World {
     pub(crate) ends: Vec<(Uuid, RunEnd)>,
     /// What was posted to other shards.
     pub(crate) forwards: Vec<(u16, Message)>,
+    /// Free room at workers, by the address of their queue and what they are able to do.
+    pub(crate) room: BTreeMap<String, u32>,
+    /// For how much room was asked, and how much of it was lacking; the latest word of each pool.
+    pub(crate) asked: BTreeMap<u128, (String, u32, u32)>,
     /// Nothing waits unread in the inbox.
     pub(crate) inbox_is_read: bool,
     messages: u128,
@@ -40,7 +46,20 @@ impl World {
         let now = Now { wall_us: START_US, mono_us: 5 * SECOND_US };
         let shard = Shard::new(0, options.clone(), store.state(), 7, now);
         let (sends, replies, ends, forwards) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { shard, store, now, options, sends, replies, ends, forwards, inbox_is_read: true, messages: 0 }
+        Self {
+            shard,
+            store,
+            now,
+            options,
+            sends,
+            replies,
+            ends,
+            forwards,
+            room: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            inbox_is_read: true,
+            messages: 0,
+        }
     }
 
     pub(crate) fn with_policy(policy: &Policy) -> Self {
@@ -57,13 +76,61 @@ impl World {
             self.shard.caught_up(self.now.mono_us);
         }
         self.send_due();
-        while let Some(commit) = self.shard.poll_commit(self.now) {
+        loop {
+            let commit = self.shard.poll_commit(self.now);
+            if self.look_for_room() {
+                assert!(commit.is_none(), "it commits before it knows what room there is");
+                continue;
+            }
+            self.give_room_back();
+            let Some(commit) = commit else { break };
             self.forwards.extend(commit.changes.forwards.clone());
             self.store.apply(&commit.changes);
             let effects = self.shard.committed(self.now);
             self.perform(effects);
             self.send_due();
         }
+    }
+
+    /// Room is given as it is asked for, as far as there is some. Whether any was asked for.
+    fn look_for_room(&mut self) -> bool {
+        let asks = self.shard.rooms_asked(self.now);
+        for ask in &asks {
+            let address = ask.spec.target.address().to_owned();
+            let free = self.room.entry(address.clone()).or_default();
+            let given = ask.want.min(*free);
+            *free -= given;
+            self.asked.insert(ask.pool, (address, ask.want, ask.want - given));
+            if given > 0 {
+                assert!(self.shard.room_given(ask.pool, given, self.now));
+            }
+        }
+        !asks.is_empty()
+    }
+
+    fn give_room_back(&mut self) {
+        for (pool, units) in self.shard.room_left() {
+            let (address, _, lacks) = self.asked.get_mut(&pool).unwrap();
+            *self.room.get_mut(address).unwrap() += units;
+            *lacks = 0;
+        }
+    }
+
+    /// Workers have room for so many more events: it goes to those that lack some.
+    pub(crate) fn room_comes(&mut self, address: &str, units: u32) {
+        *self.room.entry(address.to_owned()).or_default() += units;
+        for (pool, (at, _, lacks)) in &mut self.asked {
+            let free = self.room.get_mut(address).unwrap();
+            let given = if at == address { (*lacks).min(*free) } else { 0 };
+            if given > 0 {
+                *free -= given;
+                *lacks -= given;
+                if !self.shard.room_given(*pool, given, self.now) {
+                    *free += given;
+                }
+            }
+        }
+        self.settle();
     }
 
     fn perform(&mut self, effects: Vec<Effect>) {

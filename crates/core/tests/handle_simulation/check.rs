@@ -130,7 +130,8 @@ impl World {
         let run = &store.runs[&send.run];
         let start_us = run.launch_us + send.spec.start_delay_us(run);
         assert!(start_us <= send.launch_us && send.index < run.events, "{run:?}");
-        assert_eq!(send.explicit_release, run.policy_uid.is_some());
+        let explicit = run.policy_uid.is_some() || send.pulled.is_some();
+        assert_eq!(send.explicit_release, explicit);
         assert!(store.pause.pause.is_none(), "{key:?} while all is paused");
         let policy = run.policy_uid.map(|uid| &store.policies[&uid]);
         assert!(policy.is_none_or(|p| p.pause.is_none()), "{key:?} while its policy is paused");

@@ -23,6 +23,7 @@ fn deadline_us(target: &Target) -> i64 {
         * match target {
             Target::Http { http, .. } => http.deadline_ms,
             Target::Sqs { sqs, .. } => sqs.deadline_ms,
+            Target::Pull { pull, .. } => pull.deadline_ms(),
         }
 }
 
@@ -30,6 +31,7 @@ impl World {
     /// A delivery begins: it waits for a queue, a slot, a lookup, a connection, a handshake and a socket, each of which may take
     /// its time, and which together have one deadline.
     pub(crate) fn deliver(&mut self, at: At, send: Send) {
+        self.use_room(at, &send);
         let (long_us, world_us) = (deadline_us(&send.spec.target), self.now.mono_us);
         let until_us = self.now_at(at.slot).mono_us + long_us;
         let Some(owner) = self.owner(at) else { return };

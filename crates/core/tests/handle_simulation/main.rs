@@ -37,8 +37,10 @@ mod runner;
 mod telling;
 mod totals;
 mod tree;
+mod troubles;
 mod units;
 mod windows;
+mod workers;
 mod world;
 
 use std::time::{Duration, Instant};

@@ -201,6 +201,9 @@ impl World {
             return;
         }
         let mut schedule = schedule(100 + self.master.schedules.len() as u128);
+        if self.troubles.workers && self.random.percent(40) {
+            schedule.target = self.pulled();
+        }
         if let Target::Http { http, .. } = &mut schedule.target {
             // Shorter than the time for which a dead process's shards have no owner, and longer.
             http.deadline_ms = self.wait_us(&[1_000, 4_000, 10_000]);

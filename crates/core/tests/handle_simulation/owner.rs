@@ -228,7 +228,12 @@ impl World {
                 core.stop(now);
                 owner.read = None;
             }
-            let Some(next) = core.poll(owner.begun.len(), standing, now) else {
+            let next = core.poll(owner.begun.len(), standing, now);
+            let left = core.room_left();
+            self.give_room_back(at, left);
+            let Some(owner) = self.living(at) else { return };
+            let Some(core) = &mut owner.core else { return };
+            let Some(next) = next else {
                 let wanted = core.keys_wanted();
                 let wake = core.wake(standing, now);
                 self.sleep(at, wake, standing);
@@ -246,6 +251,7 @@ impl World {
                     owner.unsaid_us = None;
                     self.begin_commit(at, changes);
                 }
+                Next::Room(asks) => self.look_for_room(at, asks),
                 Next::Read(ask) => self.begin_read(at, ask),
                 Next::Close => self.count(Seen::Closed),
                 Next::Leave(left) => {

@@ -33,6 +33,8 @@ states! {
     TookSeveral, CountedAsMost, AboveLimit, TokensKept,
     // Chains.
     FollowedHere, FollowedElsewhere, FollowedBefore, NotFollowed, ChainEnded, BehindChain,
+    // Workers that pull.
+    RoomLacking, RoomGiven, RoomLeft, RoomRefused, NoRoom,
     // Masters and emitters.
     MasterDied, Swept, ToldByAnother, ClockJump, EmitterFrozen, EmitterDied, TaskRedone, EmittedTwice, EmittedStale, DoubtSettled,
     WindowScannedAfterChange, ScannedAfterPause, PostedTwice, TaskLost, PutOff,

@@ -11,7 +11,8 @@ use crate::owner::Owner;
 use crate::random::Random;
 use crate::totals::Seen;
 use crate::tree::{self, way_up};
-use crate::world::{At, Event, Troubles, World};
+use crate::troubles::Troubles;
+use crate::world::{At, Event, World};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many events of a run may wait for another attempt, in some worlds.
@@ -140,6 +141,7 @@ pub(crate) fn seen_in(reason: &Reason) -> Option<Seen> {
         Reason::Buffered { .. } => Some(Seen::Buffered),
         Reason::BehindChain { .. } => Some(Seen::BehindChain),
         Reason::AboveLimit { .. } => Some(Seen::AboveLimit),
+        Reason::NoRoom { .. } => Some(Seen::NoRoom),
         Reason::TokensKept { .. } => Some(Seen::TokensKept),
         Reason::Above { holds, .. } => seen_in(holds),
         _ => None,
@@ -244,6 +246,7 @@ fn waits_for_tokens(store: &Store, run: &Run, key: &str) -> bool {
         && run.next_index < run.events
         && spec.spread_s.is_none()
         && spec.finish_by_s.is_none()
+        && spec.target.pull().is_none()
         && !load.by_item
         && load.key == key
         && policy.keys.pause_of(key).is_none()

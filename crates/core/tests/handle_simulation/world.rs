@@ -21,7 +21,9 @@ use crate::model::Model;
 use crate::process::Process;
 use crate::random::Random;
 use crate::totals::{Seen, Totals};
+use crate::troubles::Troubles;
 use crate::windows::WindowRow;
+use crate::workers::Workers;
 
 /// How many queue shards there are.
 pub(crate) const SHARDS: u16 = 3;
@@ -29,48 +31,6 @@ pub(crate) const SHARDS: u16 = 3;
 const PROCESSES: usize = 3;
 /// By when everything must have come to rest after the chaos.
 const CALM_US: i64 = DAY_US;
-
-/// Which troubles a world has: worlds that lack some go deeper into the others.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Troubles {
-    pub(crate) commits: bool,
-    pub(crate) crashes: bool,
-    pub(crate) freezes: bool,
-    pub(crate) cuts: bool,
-    pub(crate) stops: bool,
-    pub(crate) clocks: bool,
-    pub(crate) consumers: bool,
-    pub(crate) changes: bool,
-    pub(crate) moves: bool,
-    pub(crate) emitters: bool,
-    pub(crate) masters: bool,
-    pub(crate) pauses: bool,
-    pub(crate) senders: bool,
-    /// Events that take several tokens.
-    pub(crate) units: bool,
-}
-
-impl Troubles {
-    fn new(random: &mut Random) -> Self {
-        let mut some = || random.percent(70);
-        Self {
-            commits: some(),
-            crashes: some(),
-            freezes: some(),
-            cuts: some(),
-            stops: some(),
-            clocks: some(),
-            consumers: some(),
-            changes: some(),
-            moves: some(),
-            emitters: some(),
-            masters: some(),
-            pauses: some(),
-            senders: some(),
-            units: some(),
-        }
-    }
-}
 
 /// One life of one owner of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +100,8 @@ pub(crate) enum Event {
     Retake(At),
     /// Keys of items have been read.
     Keys(At, (RunId, i64), u32, Vec<(String, u32)>),
+    /// A worker is done with something.
+    Room(String),
     /// The run that follows an end is launched; without one: the owner hears of it.
     Follow(At, Uuid, Option<Box<RunEnd>>),
     GiveUp(At, Vec<UnderWay>),
@@ -266,6 +228,7 @@ pub(crate) struct World {
     pub(crate) master: Master,
     pub(crate) windows: Vec<WindowRow>,
     pub(crate) emitters: [Emitter; 2],
+    pub(crate) workers: Workers,
     pub(crate) model: Model,
     events: BTreeMap<(i64, u64), Event>,
     pub(crate) numbers: u64,
@@ -300,6 +263,7 @@ impl World {
             master: Master::default(),
             windows: Vec::new(),
             emitters: Default::default(),
+            workers: Workers::default(),
             model: Model::default(),
             events: BTreeMap::new(),
             numbers: 0,
@@ -338,6 +302,7 @@ impl World {
             self.resume_schedules();
         }
         self.check_end();
+        self.check_room();
         self.check_placement();
         self.totals
     }
@@ -432,6 +397,7 @@ impl World {
             Event::Heard(at, number, heard) => self.hear(at, number, heard),
             Event::Retake(at) => self.retake(at),
             Event::Keys(at, of, first, items) => self.keys_read(at, of, first, items),
+            Event::Room(address) => self.room_comes(&address),
             Event::Follow(at, message, Some(end)) => self.follow(at, message, end),
             Event::Follow(at, message, None) => self.followed(at, message),
             Event::GiveUp(at, own) => self.give_up(at, own),
