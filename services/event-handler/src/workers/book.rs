@@ -9,6 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::lack::Lack;
+
 /// The most kinds of workers of a queue: sets of labels.
 const KINDS_MAX: usize = 64;
 
@@ -226,6 +228,12 @@ impl Book {
     pub(super) fn is_able(&self, queue: &QueueKey, requires: &[String]) -> bool {
         let able = |queue: &Queue| queue.kinds.keys().any(|(_, labels)| fits(labels, requires));
         self.queues.get(queue).is_some_and(able)
+    }
+
+    /// What the workers of a queue lack for what requires these labels.
+    pub(super) fn lack(&self, queue: &QueueKey, requires: &[String]) -> Lack {
+        let kinds = self.queues.get(queue).into_iter().flat_map(|queue| &queue.kinds);
+        Lack::of(kinds.map(|((_, labels), kind)| (&**labels, kind.workers)), requires)
     }
 
     /// What a worker may have, what it has, and its room.

@@ -87,7 +87,8 @@ impl WorkerService for Workers {
         &self,
         request: Request<v1::ListWorkersRequest>,
     ) -> Result<Response<v1::ListWorkersResponse>, Status> {
-        Access::of(request.extensions()).admit(request.get_ref())?;
+        let access = Access::of(request.extensions());
+        access.admit(request.get_ref())?;
         let parent = request.into_inner().parent;
         let (namespace, queue) = match parent.matches('/').count() {
             1 => (names::namespace("parent", &parent)?, None),
@@ -96,7 +97,10 @@ impl WorkerService for Workers {
                 (namespace, Some(id))
             }
         };
-        self.shared.list_workers(&namespace, queue.as_deref()).await.map(Response::new)
+        let mut answer = self.shared.list_workers(&namespace, queue.as_deref()).await?;
+        let events = answer.workers.iter_mut().flat_map(|worker| &mut worker.events);
+        events.for_each(|event| access.shown_event(event));
+        Ok(Response::new(answer))
     }
 }
 

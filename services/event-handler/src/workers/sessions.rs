@@ -204,6 +204,15 @@ impl Desk {
         }
     }
 
+    /// How many workers this process has, how much room, and how many events.
+    pub(crate) fn counts(&self) -> (u64, u64, u64) {
+        let state = self.state();
+        let rooms =
+            state.sessions.keys().filter_map(|id| state.book.of(*id)).map(|(_, _, room)| u64::from(room));
+        let events = state.sessions.values().map(|session| session.events.len() as u64);
+        (state.sessions.len() as u64, rooms.sum(), events.sum())
+    }
+
     /// The workers of a namespace, or of one queue of it, by queue and name.
     pub(super) fn list(&self, namespace: &str, queue: Option<&str>) -> Vec<v1::Worker> {
         let now = self.now();
