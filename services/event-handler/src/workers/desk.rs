@@ -320,8 +320,6 @@ impl Desk {
         let now_us = self.now_us();
         self.state().is_known(pool, now_us);
     }
-
-    // People.
 }
 
 impl State {

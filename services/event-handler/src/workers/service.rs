@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::book::{QueueKey, WorkerId};
 use super::handing::{Handed, Outcome};
 use super::sessions::Profile;
-use super::stream::{self, Opened, status_of};
+use super::stream::{self, Opened, turned_away};
 use crate::Shared;
 
 /// How long an answer that has an event waits for others.
@@ -148,7 +148,7 @@ struct Poll<'s> {
 
 impl<'s> Poll<'s> {
     fn begin(shared: &'s Shared, profile: Profile, most: u32) -> Result<Self, Status> {
-        let (id, from) = shared.desk.join(profile, most).map_err(status_of)?;
+        let (id, from) = shared.desk.join(profile, most).map_err(|refused| turned_away(shared, refused))?;
         Ok(Self { shared, id, from, handed: Vec::new(), most: most as usize })
     }
 
