@@ -13,6 +13,9 @@ mod service;
 mod sessions;
 mod stream;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use desk::{Desk, RoomUnit};
 pub(crate) use elsewhere::Elsewhere;
 pub(crate) use handing::Outcome;

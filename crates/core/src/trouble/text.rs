@@ -120,7 +120,6 @@ fn plain(kind: Kind) -> Option<&'static str> {
 fn named(trouble: &Trouble) -> String {
     let Trouble { subject, words, .. } = trouble;
     let Subject { policy, schedule, target, .. } = subject;
-    let target = target.trim_start_matches("pull:");
     let n = match subject.namespace.as_str() {
         "" | DEFAULT_NAMESPACE => String::new(),
         other => format!(" -n {other}"),
@@ -135,9 +134,9 @@ fn named(trouble: &Trouble) -> String {
              keep their tokens and are sent again; `tollgate pause schedule {schedule}{n}` stops that meanwhile."
         ),
         Kind::NoWorker => format!(
-            "Start a worker that takes events of {target}: of this queue, with all of these labels. `tollgate workers{n}` lists \
-             those that are there. Or correct target.pull of {schedule}, if a label is wrong. The events start by themselves as \
-             soon as a worker comes."
+            "Start a worker of the queue {}; `tollgate workers{n}` lists those that are there. Or correct target.pull of \
+             {schedule}, if the queue or a label is wrong. The events start by themselves as soon as such a worker comes.",
+            of_workers(target)
         ),
         Kind::TokensSilent => {
             let of = if words.is_empty() { String::new() } else { format!(" of {words}") };
@@ -183,6 +182,15 @@ fn named(trouble: &Trouble) -> String {
             "`tollgate history {schedule}{n}` shows the runs, `tollgate get events RUN{n}` what was said. When the \
              cause is gone, `tollgate retry RUN{n}` tries the dead ones again."
         ),
+    }
+}
+
+/// The queue of a target of workers, and what is required: `render [eu, gpu]` in words.
+fn of_workers(target: &str) -> String {
+    let target = target.trim_start_matches("pull:");
+    match target.strip_suffix(']').and_then(|target| target.split_once(" [")) {
+        Some((queue, labels)) => format!("{queue} that has the labels {}", labels.replace(", ", " and ")),
+        None => target.to_owned(),
     }
 }
 

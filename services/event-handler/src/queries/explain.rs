@@ -432,7 +432,10 @@ fn freed_by(explained: &Explanation) -> String {
         (_, Some(Reason::Buffered { .. })) => "The end of the earlier run, or its cancellation.".to_owned(),
         (_, Some(Reason::RateLimited { .. })) => format!("Time, or a higher rate{of}."),
         (_, Some(Reason::NoRoom { queue, requires, .. })) => {
-            format!("A release by a worker of the queue {queue}, or one more worker{}.", that_has(requires))
+            format!(
+                "One more worker of the queue {queue}{}, or a release by one that is there.",
+                that_has(requires)
+            )
         }
         (_, Some(Reason::TargetAskedToWait { .. })) => "Time, or another target of its schedule.".to_owned(),
         _ => "Time.".to_owned(),

@@ -323,7 +323,7 @@ impl Queue {
 }
 
 /// Whether somebody with these labels has all that is required; both are in order.
-fn fits(labels: &[String], requires: &[String]) -> bool {
+pub(super) fn fits(labels: &[String], requires: &[String]) -> bool {
     requires.iter().all(|label| labels.binary_search(label).is_ok())
 }
 

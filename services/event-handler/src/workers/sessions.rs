@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use tokio::sync::{mpsc, oneshot};
 use tollgate_proto::{convert, v1};
 
-use super::book::{Labels, QueueKey, TooManyKinds, WorkerId};
+use super::book::{Labels, QueueKey, TooManyKinds, WorkerId, fits};
 use super::desk::Desk;
 use super::handing::{Handed, Outcome};
 
@@ -110,8 +110,11 @@ impl Desk {
         state.book.leave(id);
         let Some(session) = state.sessions.remove(&id) else { return };
         // What it was able to do is not without a worker before others have had time to come.
-        for pool in state.book.waiting(&session.profile.queue) {
-            state.is_known(pool, now_us);
+        let Profile { queue, labels, .. } = &session.profile;
+        for pool in state.book.waiting(queue) {
+            if state.pools.get(&pool).is_some_and(|of| fits(labels, &of.requires)) {
+                state.is_known(pool, now_us);
+            }
         }
         let namespace = &session.profile.queue.namespace;
         if let Some(count) = state.by_namespace.get_mut(namespace) {
