@@ -79,4 +79,5 @@ mod tree_limits;
 mod trees;
 mod troubles;
 mod units;
+mod worker_list;
 mod wrong_clock;

@@ -58,6 +58,7 @@ pub(crate) mod testing;
 mod tree;
 mod turns;
 mod unsent;
+mod unserved;
 mod waiting;
 
 pub use change::Unstarted;

@@ -19,6 +19,7 @@ pub use decide::{of_commits, of_ended, of_installation, of_missed, of_not_listed
 pub use order::worst_first;
 pub use sight::{
     AtRisk, Bucket, Commits, Ended, Failing, Installation, Missed, Said, Sight, Silent, Sufferer, Unlisted,
+    Unserved,
 };
 
 /// What sort of trouble it is; of the same severity, the first here is the worst.
@@ -46,6 +47,8 @@ pub enum Kind {
     TargetSilent,
     /// Deliveries do not leave, for a reason that is not the target's.
     NotSent,
+    /// No worker is there that is able to do what waits.
+    NoWorker,
     /// Tokens are held by silent consumers.
     TokensSilent,
     /// Consumers take events and give them back, or are given up.
@@ -70,7 +73,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, the worst first.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::StoreFails,
         Self::ShardsWithoutOwner,
         Self::HandlerSilent,
@@ -82,6 +85,7 @@ impl Kind {
         Self::TargetRefuses,
         Self::TargetSilent,
         Self::NotSent,
+        Self::NoWorker,
         Self::TokensSilent,
         Self::ConsumerFails,
         Self::ListFails,
@@ -108,6 +112,7 @@ impl Kind {
             Self::TargetRefuses => "target_refuses",
             Self::TargetSilent => "target_silent",
             Self::NotSent => "not_sent",
+            Self::NoWorker => "no_worker",
             Self::TokensSilent => "tokens_silent",
             Self::ConsumerFails => "consumer_fails",
             Self::ListFails => "list_fails",
@@ -142,7 +147,7 @@ pub struct Subject {
     pub policy: String,
     /// The schedule's id.
     pub schedule: String,
-    /// Scheme, host and port, or the queue's URL.
+    /// Scheme, host and port, the queue's URL, or the queue that workers pull from with what is required of them.
     pub target: String,
     /// The process's id.
     pub process: String,

@@ -9,7 +9,8 @@ use tollgate_core::expected_end::{Expected, Flow, Never};
 use tollgate_core::model::{Pause, RunId, SECOND_US};
 use tollgate_core::trouble::{
     AtRisk, Bucket, Commits, Ended, Failing, Installation, Kind, Missed, Said, Severity, Sight, Silent,
-    Subject, Sufferer, Trouble, of_commits, of_ended, of_installation, of_missed, of_shard, worst_first,
+    Subject, Sufferer, Trouble, Unserved, of_commits, of_ended, of_installation, of_missed, of_shard,
+    worst_first,
 };
 
 const NOW_US: i64 = 1_000_000 * SECOND_US;
@@ -235,6 +236,42 @@ fn a_database_is_slow_when_a_share_of_the_commits_is() {
         told(3, 60).unwrap().summary(),
         "the database is slow to commit for the process x: 3 of 60 commits of the last minute took longer than a second"
     );
+}
+
+#[test]
+fn what_no_worker_is_able_to_do_is_told_with_its_queue_and_its_labels() {
+    let unserved = Unserved {
+        namespace: "team".to_owned(),
+        schedule: "frames".to_owned(),
+        policy: "renders".to_owned(),
+        target: "pull:render [eu, gpu]".to_owned(),
+        pool: 7,
+        waiting: 12,
+        oldest_launch_us: Some(NOW_US - 60 * SECOND_US),
+        again: 2,
+        since_us: Some(NOW_US - 11 * SECOND_US),
+        words: "no worker of the queue render is connected".to_owned(),
+    };
+    let found = of_shard(&Sight { unserved: vec![unserved.clone()], ..Sight::default() }, NOW_US);
+    let [trouble] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!((trouble.kind, trouble.severity), (Kind::NoWorker, Severity::Critical));
+    assert_eq!((trouble.waiting, trouble.count, trouble.since_us), (12, 14, Some(NOW_US - 11 * SECOND_US)));
+    assert_eq!(
+        trouble.summary(),
+        "nobody is able to do the events of frames (12 events wait): no worker of the queue render is connected"
+    );
+    let to_do = trouble.what_to_do();
+    assert!(
+        to_do.starts_with("Start a worker of the queue render that has the labels eu and gpu; "),
+        "{to_do}"
+    );
+    assert!(
+        to_do.contains("`tollgate workers -n team`") && to_do.contains("target.pull of frames"),
+        "{to_do}"
+    );
+    let plain = Unserved { target: "pull:mail".to_owned(), ..unserved };
+    let found = of_shard(&Sight { unserved: vec![plain], ..Sight::default() }, NOW_US);
+    assert!(found[0].what_to_do().starts_with("Start a worker of the queue mail; "), "{found:?}");
 }
 
 #[test]

@@ -159,6 +159,15 @@ impl Writer<'_> {
     }
 }
 
+/// Totals: queues are the users' to name, and there may be any number of them.
+fn of_workers(handler: &HandlerSample, to: &mut Writer<'_>) -> Result<(), Error> {
+    to.gauge("tollgate_workers", "Workers that are connected to take events", handler.workers as f64)?;
+    let room = "How many more events connected workers would be given";
+    to.gauge("tollgate_workers_room", room, handler.workers_room as f64)?;
+    let events = "Events that connected workers have, or are being given";
+    to.gauge("tollgate_workers_events", events, handler.workers_events as f64)
+}
+
 fn count(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: u64) -> Result<(), Error> {
     if labels.is_empty() {
         return family.encode_counter::<NoLabelSet, u64, f64>(&value, None);
@@ -357,6 +366,7 @@ impl Scrape {
                 family.encode_family(&labels)?.encode_gauge(&(count as f64))
             })
         })?;
+        of_workers(handler, to)?;
         self.of_policies(handler, to)?;
         self.of_targets(&handler.targets, to)
     }

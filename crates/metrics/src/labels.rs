@@ -135,6 +135,8 @@ pub enum Bound {
     Pages,
     /// Streams of items, of one namespace and in all.
     Submissions,
+    /// Workers of one namespace and of one queue, and messages that a worker does not read.
+    Workers,
 }
 
 /// What became of an attempt to deliver a message of an alert.
@@ -215,7 +217,7 @@ labels!(ReleaseAnswer: Released = "released", ComesAgain = "comes_again", Alread
 labels!(TakenFrom: Nobody = "nobody", Dead = "dead", Itself = "itself");
 labels!(Bound: Connections = "connections", AddressConnections = "connections_of_address", Bodies = "bodies",
     Reflection = "reflection", Quota = "quota", Outbox = "outbox", Pages = "pages",
-    Submissions = "submissions");
+    Submissions = "submissions", Workers = "workers");
 labels!(Delivered: Accepted = "accepted", Refused = "refused", Unclear = "unclear", NotSent = "not_sent");
 labels!(StepLaunched: Launched = "launched", Skipped = "skipped", Missing = "missing");
 labels!(ListFetched: Fetched = "fetched", Failed = "failed", GivenUp = "given_up");

@@ -41,6 +41,12 @@ pub struct HandlerSample {
     pub specs_remembered: u64,
     /// Policies that are.
     pub policies_remembered: u64,
+    /// Workers that are connected to this process to take events.
+    pub workers: u64,
+    /// How many more events these would be given.
+    pub workers_room: u64,
+    /// Events that they have, or are being given.
+    pub workers_events: u64,
     /// How many troubles of each kind there are.
     pub troubles: BTreeMap<Kind, u64>,
     /// By policy.

@@ -24,7 +24,7 @@ pub use requests::session::{Admit, Login, Visitor};
 use pages::{
     alert, alerts, audit, backfill, calendar, calendars, edit, event, failures, go, history, live, login,
     namespaces, now, one_calendar, policies, policy, policy_acts, run, run_acts, runs, schedule,
-    schedule_acts, schedules, schedules_acts, search, submit,
+    schedule_acts, schedules, schedules_acts, search, submit, workers,
 };
 use parts::assets;
 use requests::console::Console;
@@ -98,6 +98,7 @@ pub fn router(channel: Channel, options: Options) -> Router {
         .route("/n/{ns}/calendars/{id}/edit", get(edit::calendar_page).post(edit::calendar_act))
         .route("/n/{ns}/new/calendar", get(edit::new_calendar).post(edit::make_calendar))
         .route("/n/{ns}/failures", get(failures::page).post(failures::act))
+        .route("/n/{ns}/workers", get(workers::page))
         .route("/n/{ns}/calendar", get(calendar::page))
         .route("/n/{ns}/audit", get(audit::page))
         .route("/console/{file}", get(assets::file))

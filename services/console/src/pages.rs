@@ -31,3 +31,4 @@ pub(crate) mod schedules;
 pub(crate) mod schedules_acts;
 pub(crate) mod search;
 pub(crate) mod submit;
+pub(crate) mod workers;

@@ -1,5 +1,6 @@
 //! Which shards this process owns, and how to reach their owners.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dashmap::DashMap;
@@ -51,8 +52,8 @@ pub(crate) enum Input {
     Keys { policy: Uuid, reply: oneshot::Sender<KeyCounts> },
     /// The shard at a glance.
     Status { busy_only: bool, reply: oneshot::Sender<Status> },
-    /// What of the shard is not well.
-    Sight { reply: oneshot::Sender<Sight> },
+    /// What of the shard is not well. `unable`: pools that no worker is able to do.
+    Sight { unable: Arc<BTreeSet<u128>>, reply: oneshot::Sender<Sight> },
     /// What has happened by the minute goes into the process's book.
     CountMinutes { reply: oneshot::Sender<()> },
     /// Answered once everything that was in the store before has been taken in and is durable.

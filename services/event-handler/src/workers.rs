@@ -8,11 +8,16 @@ mod book;
 mod desk;
 mod elsewhere;
 mod handing;
+mod lack;
 mod service;
 mod sessions;
 mod stream;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use desk::{Desk, RoomUnit};
 pub(crate) use elsewhere::Elsewhere;
 pub(crate) use handing::Outcome;
+pub(crate) use lack::Unable;
 pub use service::Workers;

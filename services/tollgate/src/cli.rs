@@ -11,7 +11,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use crate::client::output::{Format, Printer};
 use crate::client::{
     ClientArgs, Session, apply, audit, delete, describe, failures, follow, get, history, limit, pause, ping,
-    preview, release, results, runs, status, submit, test_alert, trigger, troubles, wait, why,
+    preview, release, results, runs, status, submit, test_alert, trigger, troubles, wait, why, workers,
 };
 use crate::config::{self, ConfigError, ServeArgs};
 use crate::usage::Usage;
@@ -106,6 +106,8 @@ enum Command {
     Wait(Remote<wait::WaitArgs>),
     /// Print what became of each event of a run, a JSON object a line: exit codes as of `wait`, 4 where it has not ended
     Results(Remote<results::ResultsArgs>),
+    /// Show the workers that take events: what each is able to do, its room, what it has
+    Workers(Remote<workers::WorkersArgs>),
     /// Show what is wrong, worst first, and what to do
     Troubles(Remote<troubles::TroublesArgs>),
     /// Show what is wrong, and the state of policies, queue shards and emitters
@@ -227,6 +229,7 @@ async fn run_remote(command: Command) -> anyhow::Result<()> {
             wait::run(session, remote.args, patience).await
         }
         Command::Results(remote) => remote.with(results::run).await,
+        Command::Workers(remote) => remote.with(workers::run).await,
         Command::Troubles(remote) => remote.with(troubles::run).await,
         Command::Status(remote) => remote.with(status::run).await,
     }
@@ -315,6 +318,8 @@ mod tests {
             "key revoke 0123456789abcdef",
             "ping --timeout 4s --api-key k --ca a.pem --cert b.pem --key c.pem",
             "troubles -a --filter severity=CRITICAL --limit 0",
+            "workers",
+            "workers render -n team -o wide -w",
             "status -a --shards --timeout 5s --server http://localhost:1 --actor me",
             "status -A -o wide --watch --interval 5s --color never",
             "-n team get schedules -A -o name -w",

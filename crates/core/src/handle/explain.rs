@@ -136,6 +136,8 @@ pub enum Reason {
         queue: String,
         /// Labels that a worker must have.
         requires: Vec<String>,
+        /// Stands for both, within the namespace.
+        pool: u128,
     },
     /// Its target asked not to be called before then.
     TargetAskedToWait {

@@ -44,9 +44,11 @@ impl Shard {
             {
                 reasons.push(Reason::SendsFull { sending: places.taken() });
             }
-            if let Some(pull) = run.spec.target.pull().filter(|_| self.lacks_room(run)) {
+            if let (Some(pull), Some(pool)) =
+                (run.spec.target.pull(), run.pool().filter(|_| self.lacks_room(run)))
+            {
                 let (queue, requires) = (pull.queue().to_owned(), pull.requires().to_vec());
-                reasons.push(Reason::NoRoom { queue, requires });
+                reasons.push(Reason::NoRoom { queue, requires, pool });
             }
             reasons.extend(key_holds((run, of), bucket, now).or_else(|| self.kept_of_key(run, of)));
             reasons.extend(rate_holds(bucket, now));

@@ -105,6 +105,11 @@ impl Rooms {
         })
     }
 
+    /// How many events of a run hold their tokens and wait for room.
+    pub(super) fn again(&self, pool: TargetId, run: RunId) -> usize {
+        self.pools.get(&pool).map_or(0, |pool| pool.again.iter().filter(|(of, _)| *of == run).count())
+    }
+
     /// An event of a pool is sent.
     pub(super) fn take(&mut self, pool: TargetId) {
         if let Some(pool) = self.pools.get_mut(&pool) {

@@ -239,7 +239,7 @@ impl Shard {
     }
 
     /// Events of a run that are due and hold no token, and since when at the most.
-    fn waiting_of(&self, run: &LiveRun, now: Now) -> (u64, i64) {
+    pub(super) fn waiting_of(&self, run: &LiveRun, now: Now) -> (u64, i64) {
         let retrying = u64::from(run.counts.retrying());
         if !run.next_is_due(now.wall_us, &self.options) {
             return (retrying, run.start_us());

@@ -2,7 +2,7 @@
 
 use super::{
     AtRisk, Bucket, Commits, Ended, Failing, Installation, Kind, Missed, Said, Severity, Sight, Subject,
-    Sufferer, Trouble, Unlisted,
+    Sufferer, Trouble, Unlisted, Unserved,
 };
 use crate::expected_end::Expected;
 use crate::model::{MINUTE_US, SECOND_US};
@@ -52,6 +52,7 @@ pub fn of_shard(sight: &Sight, now_us: i64) -> Vec<Trouble> {
         found.extend(sufferer.at_risk.iter().map(|risk| at_risk(sufferer, risk, now_us)));
         found.extend(sufferer.ended.iter().flat_map(of_ended));
     }
+    found.extend(sight.unserved.iter().map(of_unserved));
     found
 }
 
@@ -102,6 +103,23 @@ pub fn of_unlisted(unlisted: &Unlisted, now_us: i64) -> Trouble {
         runs: 1,
         words: clipped(words),
         ..Trouble::new(Kind::ListFails, subject)
+    }
+}
+
+/// Nothing of a schedule starts that no worker is able to do, however much room there is.
+fn of_unserved(unserved: &Unserved) -> Trouble {
+    let Unserved { namespace, schedule, policy, target, waiting, oldest_launch_us, again, .. } = unserved;
+    Trouble {
+        severity: Severity::Critical,
+        since_us: unserved.since_us,
+        waiting: *waiting,
+        oldest_launch_us: *oldest_launch_us,
+        count: waiting + again,
+        words: clipped(&unserved.words),
+        ..Trouble::new(
+            Kind::NoWorker,
+            Subject { target: target.clone(), ..subject(namespace, policy, schedule) },
+        )
     }
 }
 

@@ -16,6 +16,8 @@ pub struct Sight {
     pub oldest_launch_us: Option<i64>,
     /// Schedules of which something is not well.
     pub sufferers: Vec<Sufferer>,
+    /// Schedules of which something waits that no worker is able to do.
+    pub unserved: Vec<Unserved>,
     /// There was more than is looked at: some may be missing.
     pub incomplete: bool,
     /// Its owner is new, and has not heard of all events of which the one before may have known that they are in trouble.
@@ -75,6 +77,31 @@ pub struct Sufferer {
     pub ended: Option<Ended>,
     /// What is not expected to start in time.
     pub at_risk: Option<AtRisk>,
+}
+
+/// A schedule of which something waits that no worker is able to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unserved {
+    /// The namespace's id.
+    pub namespace: String,
+    /// The schedule's id.
+    pub schedule: String,
+    /// Its policy's id; empty where it has none.
+    pub policy: String,
+    /// The queue, with what is required.
+    pub target: String,
+    /// Stands for the queue of the namespace, and what is required.
+    pub pool: u128,
+    /// Events that are due and hold no token.
+    pub waiting: u64,
+    /// The launch time of the oldest of them.
+    pub oldest_launch_us: Option<i64>,
+    /// Events that hold their tokens and are to be given to another worker.
+    pub again: u64,
+    /// Since when nobody is able to do them (wall clock).
+    pub since_us: Option<i64>,
+    /// What the workers lack that are there.
+    pub words: String,
 }
 
 /// Events of a schedule that are not expected to start in time.

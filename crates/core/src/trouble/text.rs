@@ -32,6 +32,7 @@ pub(super) fn summary(trouble: &Trouble) -> String {
         Kind::TargetRefuses => format!("{target} refuses the events of {schedule}"),
         Kind::TargetSilent => format!("{target} does not answer when it gets the events of {schedule}"),
         Kind::NotSent => format!("the events of {schedule} cannot be sent to {target}"),
+        Kind::NoWorker => format!("nobody is able to do the events of {schedule}"),
         Kind::TokensSilent => {
             format!("silent consumers hold {} of {policy}", counted(*count, "token", "tokens"))
         }
@@ -118,7 +119,7 @@ fn plain(kind: Kind) -> Option<&'static str> {
 /// What to do with what the subject names.
 fn named(trouble: &Trouble) -> String {
     let Trouble { subject, words, .. } = trouble;
-    let Subject { policy, schedule, .. } = subject;
+    let Subject { policy, schedule, target, .. } = subject;
     let n = match subject.namespace.as_str() {
         "" | DEFAULT_NAMESPACE => String::new(),
         other => format!(" -n {other}"),
@@ -131,6 +132,11 @@ fn named(trouble: &Trouble) -> String {
         Kind::TargetSilent => format!(
             "See whether the consumer hangs, or takes longer to accept an event than the schedule's deadline. Events \
              keep their tokens and are sent again; `tollgate pause schedule {schedule}{n}` stops that meanwhile."
+        ),
+        Kind::NoWorker => format!(
+            "Start a worker of the queue {}; `tollgate workers{n}` lists those that are there. Or correct target.pull of \
+             {schedule}, if the queue or a label is wrong. The events start by themselves as soon as such a worker comes.",
+            of_workers(target)
         ),
         Kind::TokensSilent => {
             let of = if words.is_empty() { String::new() } else { format!(" of {words}") };
@@ -176,6 +182,15 @@ fn named(trouble: &Trouble) -> String {
             "`tollgate history {schedule}{n}` shows the runs, `tollgate get events RUN{n}` what was said. When the \
              cause is gone, `tollgate retry RUN{n}` tries the dead ones again."
         ),
+    }
+}
+
+/// The queue of a target of workers, and what is required: `render [eu, gpu]` in words.
+fn of_workers(target: &str) -> String {
+    let target = target.trim_start_matches("pull:");
+    match target.strip_suffix(']').and_then(|target| target.split_once(" [")) {
+        Some((queue, labels)) => format!("{queue} that has the labels {}", labels.replace(", ", " and ")),
+        None => target.to_owned(),
     }
 }
 

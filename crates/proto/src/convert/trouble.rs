@@ -7,7 +7,7 @@ use crate::field::FieldError;
 use crate::v1;
 
 /// Core and message, kind by kind.
-const KINDS: [(Kind, v1::TroubleKind); 21] = [
+const KINDS: [(Kind, v1::TroubleKind); 22] = [
     (Kind::StoreFails, v1::TroubleKind::StoreFails),
     (Kind::ShardsWithoutOwner, v1::TroubleKind::ShardsWithoutOwner),
     (Kind::HandlerSilent, v1::TroubleKind::HandlerSilent),
@@ -19,6 +19,7 @@ const KINDS: [(Kind, v1::TroubleKind); 21] = [
     (Kind::TargetRefuses, v1::TroubleKind::TargetRefuses),
     (Kind::TargetSilent, v1::TroubleKind::TargetSilent),
     (Kind::NotSent, v1::TroubleKind::NotSent),
+    (Kind::NoWorker, v1::TroubleKind::NoWorker),
     (Kind::TokensSilent, v1::TroubleKind::TokensSilent),
     (Kind::ConsumerFails, v1::TroubleKind::ConsumerFails),
     (Kind::ListFails, v1::TroubleKind::ListFails),

@@ -17,7 +17,7 @@ use crate::parts::meanwhile;
 use crate::parts::past::{Past, latest, past, strip};
 use crate::parts::shell::{Body, Section};
 use crate::parts::targets;
-use crate::requests::links::to;
+use crate::requests::links::{to, workers};
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
 use crate::words::range::{DAY, Range};
@@ -365,7 +365,10 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                     @match target {
                         Some(v1::target::Target::Http(http)) => { code { "POST " (http.url) } }
                         Some(v1::target::Target::Sqs(sqs)) => { code { (sqs.queue_url) } }
-                        Some(v1::target::Target::Pull(pull)) => { "workers that take events of " code { (pull.address()) } }
+                        Some(v1::target::Target::Pull(pull)) => {
+                            "workers that take events of " a href=(workers(&visit.ns, &pull.queue)) { (pull.queue) }
+                            @if !pull.requires.is_empty() { ", with " code { (pull.requires.join(", ")) } }
+                        }
                         None => { "nowhere" }
                     }
                 }

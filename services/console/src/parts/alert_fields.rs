@@ -6,6 +6,7 @@ const KINDS: &[(&str, &str)] = &[
     ("TROUBLE_KIND_TARGET_REFUSES", "a target refuses, or cannot be reached"),
     ("TROUBLE_KIND_TARGET_SILENT", "a target does not answer"),
     ("TROUBLE_KIND_NOT_SENT", "events do not leave"),
+    ("TROUBLE_KIND_NO_WORKER", "no worker is able to do what waits"),
     ("TROUBLE_KIND_TOKENS_SILENT", "consumers that hold tokens are silent"),
     ("TROUBLE_KIND_CONSUMER_FAILS", "consumers give events back, or die with them"),
     ("TROUBLE_KIND_DEADLINE_AT_RISK", "a deadline is at risk"),

@@ -248,7 +248,7 @@ pub(crate) const SCHEDULE: &[Group] = &[
             line(
                 "target.http.url",
                 "HTTP: URL",
-                "http://consumer.example:8080/events; either this or a queue.",
+                "http://consumer.example:8080/events; one of the three: this, an SQS queue, or workers.",
             ),
             of_kind(
                 Kind::Secret,
@@ -260,6 +260,17 @@ pub(crate) const SCHEDULE: &[Group] = &[
                 "target.sqs.queue_url",
                 "SQS: queue URL",
                 "The queue as AWS names it; one that ends in .fifo keeps its order.",
+            ),
+            line(
+                "target.pull.queue",
+                "Workers: queue",
+                "Workers that connect take its events themselves: render.",
+            ),
+            of_kind(
+                Kind::List,
+                "target.pull.requires",
+                "Workers: labels",
+                "What a worker must have to be given its events, one on each line: gpu",
             ),
             of_kind(
                 Kind::Choice(RELEASE),
@@ -301,6 +312,11 @@ pub(crate) const SCHEDULE: &[Group] = &[
             line("target.sqs.endpoint_url", "SQS: endpoint", "For emulators."),
             line("target.sqs.message_group_id", "SQS: message group", "Of a FIFO queue."),
             line("target.sqs.deadline", "SQS: answer within", "10s by default."),
+            line(
+                "target.pull.deadline",
+                "Workers: accept within",
+                "10s by default; then it is given to another one.",
+            ),
         ],
     },
     Group {

@@ -17,18 +17,20 @@ pub(crate) enum Section {
     Schedules,
     Runs,
     Failures,
+    Workers,
     Calendar,
     Alerts,
     Audit,
     None,
 }
 
-const SECTIONS: [(Section, &str, &str); 8] = [
+const SECTIONS: [(Section, &str, &str); 9] = [
     (Section::Now, "Now", ""),
     (Section::Policies, "Policies", "policies"),
     (Section::Schedules, "Schedules", "schedules"),
     (Section::Runs, "Runs", "runs"),
     (Section::Failures, "Failures", "failures"),
+    (Section::Workers, "Workers", "workers"),
     (Section::Calendar, "Calendar", "calendar"),
     (Section::Alerts, "Alerts", "alerts"),
     (Section::Audit, "Audit", "audit"),

@@ -4,8 +4,9 @@ use maud::{Markup, html};
 use tollgate_proto::v1;
 
 use crate::parts::picture::number;
+use crate::requests::links::workers;
 use crate::requests::visit::Visit;
-use crate::words::show::{count, duration, moment, rate, tag};
+use crate::words::show::{count, duration, moment, rate, short, tag};
 
 /// How many targets are shown.
 const SHOWN_MAX: usize = 20;
@@ -24,6 +25,29 @@ pub(crate) fn targets(now_us: i64, status: &v1::HandlerStatus, namespace: &str) 
             }
         }
     }
+}
+
+/// What waits for workers of a queue, or of all queues where none is named; nothing where that is nothing.
+pub(crate) fn pulled(now_us: i64, status: &v1::HandlerStatus, namespace: &str, queue: &str) -> Markup {
+    let is_wanted = |gauge: &&v1::TargetGauge| {
+        let of = queue_of(&gauge.target);
+        is_of(gauge, namespace) && is_busy(gauge) && of.is_some_and(|of| queue.is_empty() || queue == of)
+    };
+    let busy: Vec<&v1::TargetGauge> = status.targets.iter().filter(is_wanted).collect();
+    html! {
+        @if !busy.is_empty() {
+            section aria-labelledby="h-targets" {
+                h2 #h-targets { "What they take, and what waits for them" }
+                (table(now_us, &busy))
+            }
+        }
+    }
+}
+
+/// The queue of workers that a target is, without what is required of them.
+fn queue_of(target: &str) -> Option<&str> {
+    let queue = target.strip_prefix("pull:")?;
+    Some(queue.split_once(' ').map_or(queue, |(queue, _)| queue))
 }
 
 fn is_of(gauge: &v1::TargetGauge, namespace: &str) -> bool {
@@ -70,7 +94,11 @@ fn row(now_us: i64, gauge: &v1::TargetGauge) -> Markup {
     html! {
         tr {
             th scope="row" {
-                @if gauge.target.is_empty() { "All others together" } @else { code { (gauge.target) } }
+                @match (gauge.target.as_str(), queue_of(&gauge.target)) {
+                    ("", _) => { "All others together" }
+                    (target, None) => { code { (target) } }
+                    (target, Some(queue)) => { a href=(workers(short(&gauge.parent), queue)) { code { (target) } } }
+                }
                 @if gauge.refusing { " " (tag("refusing", "bad")) }
             }
             (cell("In flight", gauge.held_count, ""))
@@ -177,6 +205,26 @@ mod tests {
 
     fn targets_of(status: &v1::HandlerStatus) -> String {
         targets(0, status, "a").into_string()
+    }
+
+    #[test]
+    fn a_queue_of_workers_leads_to_them() {
+        let targets = vec![
+            gauge("a", "pull:render [eu, gpu]", 3),
+            gauge("a", "pull:audio", 1),
+            gauge("b", "pull:render", 9),
+            gauge("a", "http://well", 1),
+        ];
+        let status = v1::HandlerStatus { targets, ..v1::HandlerStatus::default() };
+        let drawn = targets_of(&status);
+        for part in ["/n/a/workers?queue=render\"", "/n/a/workers?queue=audio\"", "pull:render [eu, gpu]"] {
+            assert!(drawn.contains(part), "{part}: {drawn}");
+        }
+        let all = pulled(0, &status, "a", "").into_string();
+        assert!(all.contains("render [eu") && all.contains("audio") && !all.contains("well"), "{all}");
+        let one = pulled(0, &status, "a", "audio").into_string();
+        assert!(!one.contains("render") && one.contains("audio"), "{one}");
+        assert_eq!(pulled(0, &status, "a", "mail").into_string(), "");
     }
 
     #[test]

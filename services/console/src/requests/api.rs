@@ -6,6 +6,7 @@ use tollgate_proto::v1;
 use tollgate_proto::v1::event_emitter_service_client::EventEmitterServiceClient;
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
+use tollgate_proto::v1::worker_service_client::WorkerServiceClient;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -91,6 +92,11 @@ impl Api {
     /// The Event Handler.
     pub(crate) fn handler(&self) -> EventHandlerServiceClient<Wire> {
         EventHandlerServiceClient::new(self.wire()).max_decoding_message_size(ANSWER_MAX_BYTES)
+    }
+
+    /// Who takes events.
+    pub(crate) fn workers(&self) -> WorkerServiceClient<Wire> {
+        WorkerServiceClient::new(self.wire()).max_decoding_message_size(ANSWER_MAX_BYTES)
     }
 
     /// The buckets, and what the handlers do.

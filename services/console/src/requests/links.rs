@@ -19,6 +19,11 @@ pub(crate) fn link(ns: &str, rest: &str) -> String {
     if rest.is_empty() { format!("/n/{}", encode(ns)) } else { format!("/n/{}/{rest}", encode(ns)) }
 }
 
+/// The page of the workers of a queue.
+pub(crate) fn workers(ns: &str, queue: &str) -> String {
+    link(ns, &format!("workers?queue={}", encode(queue)))
+}
+
 /// The page of a resource by its full name: `namespaces/a/runs/x` is at `/n/a/runs/x`.
 pub(crate) fn to(name: &str) -> String {
     let mut parts = name.split('/').skip(1);

@@ -110,8 +110,10 @@ impl Owner {
                 self.shared.minutes.put(life.take_minutes(self.lease.epoch, now));
                 let _gone = reply.send(());
             }
-            Input::Sight { reply } => {
-                let _gone = reply.send(life.machine().sight(now));
+            Input::Sight { unable, reply } => {
+                let mut sight = life.machine().sight(now);
+                life.machine().see_unserved(&mut sight, &unable, now);
+                let _gone = reply.send(sight);
             }
         }
     }

@@ -12,6 +12,9 @@ use crate::answers::Addressed;
 use crate::attempts::Attempt;
 use crate::routes::Input;
 
+/// For so long no process has had a worker that is able to do it before that is said: one that has some says so more often.
+const UNABLE_MIN_US: i64 = 4 * SECOND_US;
+
 impl Shared {
     /// Everything that is known of why an event is where it is. `name` is the caller's own text.
     pub(crate) async fn explain(&self, name: &str, at: &Addressed) -> Result<v1::Explanation, Status> {
@@ -88,8 +91,13 @@ impl Shared {
         v1::Explanation { summary, reasons, holders, place_in_line, freed_by, ..v1::Explanation::default() }
     }
 
-    /// A reason without the tokens that somebody may have quoted.
+    /// A reason without the tokens that somebody may have quoted, with what is known of workers.
     fn in_words(&self, shard: u16, given: &Reason, now_us: i64) -> v1::Reason {
+        if let Reason::NoRoom { pool, .. } = given
+            && let Some(unable) = self.desk.unable(UNABLE_MIN_US).remove(pool)
+        {
+            return reason(v1::ReasonCode::NoRoom, unable.words);
+        }
         let Reason::TargetRefuses(refusal) = given else { return in_words(given, now_us) };
         let words = self.without_seal(shard, refusal.event, refusal.words.clone());
         in_words(&Reason::TargetRefuses(Refusal { words, ..refusal.clone() }), now_us)
@@ -254,7 +262,7 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
                  namespace has its share of them"
             ),
         ),
-        Reason::NoRoom { queue, requires } => {
+        Reason::NoRoom { queue, requires, .. } => {
             reason(Code::NoRoom, format!("no worker of the queue {queue}{} has room", that_has(requires)))
         }
         Reason::TargetAskedToWait { wait_us } => reason(
@@ -423,8 +431,11 @@ fn freed_by(explained: &Explanation) -> String {
         }
         (_, Some(Reason::Buffered { .. })) => "The end of the earlier run, or its cancellation.".to_owned(),
         (_, Some(Reason::RateLimited { .. })) => format!("Time, or a higher rate{of}."),
-        (_, Some(Reason::NoRoom { queue, requires })) => {
-            format!("A release by a worker of the queue {queue}, or one more worker{}.", that_has(requires))
+        (_, Some(Reason::NoRoom { queue, requires, .. })) => {
+            format!(
+                "One more worker of the queue {queue}{}, or a release by one that is there.",
+                that_has(requires)
+            )
         }
         (_, Some(Reason::TargetAskedToWait { .. })) => "Time, or another target of its schedule.".to_owned(),
         _ => "Time.".to_owned(),

@@ -53,6 +53,7 @@ impl Shared {
         sample.targets = targets.into_values().collect();
         sample.policies.push(unthrottled);
         sample.troubles = troubles;
+        (sample.workers, sample.workers_room, sample.workers_events) = self.desk.counts();
         let corrupt = self.people.rows_passed_over().into_iter();
         sample.corrupt_rows =
             corrupt.filter(|row| row.shard.is_some_and(|s| shards.contains(&s))).count() as u64;

@@ -4,11 +4,12 @@
 //! troubles. Each process decides those of its own shards, and the one that is asked joins them. Not here: what counts as a
 //! trouble, which the core decides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_clock::ClockState;
-use tollgate_core::model::DAY_US;
+use tollgate_core::model::{DAY_US, SECOND_US};
 use tollgate_core::trouble::{
     Commits, Installation, Kind, Severity, Sight, Subject, Trouble, of_commits, of_ended, of_installation,
     of_missed, of_not_listed, of_shard, of_unlisted, worst_first,
@@ -20,9 +21,13 @@ use tonic::Status;
 
 use crate::Shared;
 use crate::routes::Input;
+use crate::workers::Unable;
 
 /// The database answers within this time, or that is a trouble.
 const STORE_MAX: Duration = Duration::from_secs(2);
+
+/// For so long nobody has been able to do what waits before that is a trouble: workers that are started anew come back.
+const UNABLE_MIN_US: i64 = 10 * SECOND_US;
 
 /// How many of the triggers that were missed last are looked at: after an outage there may be millions.
 const MISSED_MAX: u32 = 5_000;
@@ -141,7 +146,9 @@ impl Shared {
     pub(crate) async fn troubles_here(&self) -> Seen {
         let routes = self.peers.routes();
         let shards = routes.shards();
-        let sights = self.ask_owners(|reply| Input::Sight { reply });
+        let unable = self.desk.unable(UNABLE_MIN_US);
+        let pools: Arc<BTreeSet<u128>> = Arc::new(unable.keys().copied().collect());
+        let sights = self.ask_owners(|reply| Input::Sight { unable: pools.clone(), reply });
         let (sights, (ended, incomplete)) = futures::future::join(sights, self.ended_badly(&shards)).await;
         let now_us = self.clock.wall_us();
         let troubles = ended.iter().flat_map(of_ended).collect();
@@ -153,7 +160,7 @@ impl Shared {
                     known.incomplete |= sight.incomplete;
                     known.settling |= sight.settling;
                     known.shards += 1;
-                    known.troubles.extend(of_shard(&self.shown(shard, sight), now_us));
+                    known.troubles.extend(of_shard(&self.shown(shard, sight, &unable), now_us));
                 }
                 // One that has been handed over meanwhile is its next owner's.
                 None => not_loaded += u64::from(routes.owns(shard)),
@@ -216,8 +223,14 @@ impl Shared {
         counts
     }
 
-    /// A sight without the tokens that somebody may have quoted.
-    fn shown(&self, shard: u16, mut sight: Sight) -> Sight {
+    /// A sight without the tokens that somebody may have quoted, with what is known of workers.
+    fn shown(&self, shard: u16, mut sight: Sight, unable: &BTreeMap<u128, Unable>) -> Sight {
+        for unserved in &mut sight.unserved {
+            if let Some(known) = unable.get(&unserved.pool) {
+                unserved.since_us = Some(known.since_us);
+                unserved.words.clone_from(&known.words);
+            }
+        }
         for failing in sight.sufferers.iter_mut().flat_map(|sufferer| &mut sufferer.failing) {
             failing.words = self.without_seal(shard, failing.event, std::mem::take(&mut failing.words));
         }

@@ -9,6 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::lack::Lack;
+
 /// The most kinds of workers of a queue: sets of labels.
 const KINDS_MAX: usize = 64;
 
@@ -228,6 +230,12 @@ impl Book {
         self.queues.get(queue).is_some_and(able)
     }
 
+    /// What the workers of a queue lack for what requires these labels.
+    pub(super) fn lack(&self, queue: &QueueKey, requires: &[String]) -> Lack {
+        let kinds = self.queues.get(queue).into_iter().flat_map(|queue| &queue.kinds);
+        Lack::of(kinds.map(|((_, labels), kind)| (&**labels, kind.workers)), requires)
+    }
+
     /// What a worker may have, what it has, and its room.
     pub(super) fn of(&self, id: WorkerId) -> Option<(u32, u32, u32)> {
         self.workers.get(&id).map(|worker| (worker.capacity, worker.taken, worker.room()))
@@ -315,7 +323,7 @@ impl Queue {
 }
 
 /// Whether somebody with these labels has all that is required; both are in order.
-fn fits(labels: &[String], requires: &[String]) -> bool {
+pub(super) fn fits(labels: &[String], requires: &[String]) -> bool {
     requires.iter().all(|label| labels.binary_search(label).is_ok())
 }
 

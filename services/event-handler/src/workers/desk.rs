@@ -43,7 +43,7 @@ pub(super) struct State {
     pub(super) book: Book,
     pub(super) sessions: HashMap<WorkerId, Session>,
     pub(super) by_namespace: BTreeMap<Arc<str>, usize>,
-    pools: HashMap<u128, PoolOf>,
+    pub(super) pools: HashMap<u128, PoolOf>,
     /// Room that owners have and no event has yet.
     units: BTreeMap<(u128, u16), VecDeque<Place>>,
     /// Calls of other processes that wait for room.
@@ -319,20 +319,6 @@ impl Desk {
     pub(super) fn able_elsewhere(&self, pool: u128) {
         let now_us = self.now_us();
         self.state().is_known(pool, now_us);
-    }
-
-    // People.
-
-    /// Pools of which something has waited so long, in microseconds, without any worker that is able to do it.
-    pub(crate) fn unable(&self, for_us: i64) -> Vec<(u128, PoolOf)> {
-        let until_us = self.now_us() - for_us;
-        let state = self.state();
-        let is_unable = |(pool, of): &(&u128, &PoolOf)| {
-            of.known_us <= until_us
-                && state.book.lacking(**pool, &of.queue) > 0
-                && !state.book.is_able(&of.queue, &of.requires)
-        };
-        state.pools.iter().filter(is_unable).map(|(pool, of)| (*pool, of.clone())).collect()
     }
 }
 

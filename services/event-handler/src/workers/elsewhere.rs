@@ -5,7 +5,7 @@
 //! process and pool; room that is lent out goes back by itself where no event comes for it. Everything is best effort with a
 //! deadline: an event of which nobody can say what became is unclear.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,6 +20,7 @@ use tonic::Status;
 use super::book::{QueueKey, WorkerId};
 use super::desk::{Desk, PoolOf};
 use super::handing::Outcome;
+use super::lack::Lack;
 use crate::peers::{Asked, Peers};
 
 /// How long another process waits for room before it answers.
@@ -47,6 +48,8 @@ pub(crate) struct Elsewhere {
     process: String,
     /// Of which processes room of which pools is being asked.
     asking: Arc<Mutex<HashSet<(u128, String)>>>,
+    /// What the workers of other processes lack for the pools that are being asked for.
+    lacks: Arc<Mutex<BTreeMap<(u128, String), Lack>>>,
     /// Room here that other processes have taken.
     lending: Arc<Mutex<HashMap<u64, WorkerId>>>,
     next: Arc<AtomicU64>,
@@ -61,7 +64,7 @@ impl std::fmt::Debug for Elsewhere {
 impl Elsewhere {
     pub(crate) fn new(peers: Peers, process: String) -> Self {
         let next = Arc::new(AtomicU64::new(1));
-        Self { peers, process, asking: Arc::default(), lending: Arc::default(), next }
+        Self { peers, process, asking: Arc::default(), lacks: Arc::default(), lending: Arc::default(), next }
     }
 
     /// Asks all other processes for room of a pool, as long as somebody here lacks some.
@@ -81,6 +84,7 @@ impl Elsewhere {
                 let lacking = desk.lacking(pool, &of);
                 if lacking == 0 || !self.peers.knows(&process) {
                     asking.remove(&key);
+                    lock(&self.lacks).remove(&key);
                     return;
                 }
                 lacking
@@ -98,6 +102,10 @@ impl Elsewhere {
                 Asked::Answer(answer) => {
                     if answer.able {
                         desk.able_elsewhere(pool);
+                        lock(&self.lacks).remove(&key);
+                    } else {
+                        let lack = Lack::told(answer.workers_count, answer.missing, answer.near);
+                        lock(&self.lacks).insert(key.clone(), lack);
                     }
                     let lent = answer.rooms.into_iter().map(|room| Lent { process: process.clone(), room });
                     lent.for_each(|lent| desk.arrives(pool, lent));
@@ -105,6 +113,13 @@ impl Elsewhere {
                 Asked::Nobody | Asked::Unclear => tokio::time::sleep(REST).await,
             }
         }
+    }
+
+    /// What the workers of each other process that has answered lack for events of a pool.
+    pub(super) fn lack(&self, pool: u128) -> Vec<Lack> {
+        let lacks = lock(&self.lacks);
+        let own = lacks.range((pool, String::new())..).take_while(|((of, _), _)| *of == pool);
+        own.map(|(_, lack)| lack.clone()).collect()
     }
 
     /// Gives an event to the worker of another process of which room was taken.
@@ -156,8 +171,10 @@ impl Elsewhere {
             }
         }
         let able = desk.is_able(&call.of.1);
+        let lack = if able { Lack::default() } else { desk.lack(&call.of.1) };
         let rooms = self.lent_out(desk, call.end());
-        Ok(v1::TakeRoomResponse { rooms, able })
+        let (workers_count, missing, near) = lack.tell();
+        Ok(v1::TakeRoomResponse { rooms, able, workers_count, missing, near })
     }
 
     fn lent_out(&self, desk: &Desk, workers: Vec<WorkerId>) -> Vec<u64> {

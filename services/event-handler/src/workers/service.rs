@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::book::{QueueKey, WorkerId};
 use super::handing::{Handed, Outcome};
 use super::sessions::Profile;
-use super::stream::{self, Opened, status_of};
+use super::stream::{self, Opened, turned_away};
 use crate::Shared;
 
 /// How long an answer that has an event waits for others.
@@ -87,7 +87,8 @@ impl WorkerService for Workers {
         &self,
         request: Request<v1::ListWorkersRequest>,
     ) -> Result<Response<v1::ListWorkersResponse>, Status> {
-        Access::of(request.extensions()).admit(request.get_ref())?;
+        let access = Access::of(request.extensions());
+        access.admit(request.get_ref())?;
         let parent = request.into_inner().parent;
         let (namespace, queue) = match parent.matches('/').count() {
             1 => (names::namespace("parent", &parent)?, None),
@@ -96,7 +97,10 @@ impl WorkerService for Workers {
                 (namespace, Some(id))
             }
         };
-        self.shared.list_workers(&namespace, queue.as_deref()).await.map(Response::new)
+        let mut answer = self.shared.list_workers(&namespace, queue.as_deref()).await?;
+        let events = answer.workers.iter_mut().flat_map(|worker| &mut worker.events);
+        events.for_each(|event| access.shown_event(event));
+        Ok(Response::new(answer))
     }
 }
 
@@ -144,7 +148,7 @@ struct Poll<'s> {
 
 impl<'s> Poll<'s> {
     fn begin(shared: &'s Shared, profile: Profile, most: u32) -> Result<Self, Status> {
-        let (id, from) = shared.desk.join(profile, most).map_err(status_of)?;
+        let (id, from) = shared.desk.join(profile, most).map_err(|refused| turned_away(shared, refused))?;
         Ok(Self { shared, id, from, handed: Vec::new(), most: most as usize })
     }
 

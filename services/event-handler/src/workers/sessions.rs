@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use tokio::sync::{mpsc, oneshot};
 use tollgate_proto::{convert, v1};
 
-use super::book::{Labels, QueueKey, TooManyKinds, WorkerId};
+use super::book::{Labels, QueueKey, TooManyKinds, WorkerId, fits};
 use super::desk::Desk;
 use super::handing::{Handed, Outcome};
 
@@ -110,8 +110,11 @@ impl Desk {
         state.book.leave(id);
         let Some(session) = state.sessions.remove(&id) else { return };
         // What it was able to do is not without a worker before others have had time to come.
-        for pool in state.book.waiting(&session.profile.queue) {
-            state.is_known(pool, now_us);
+        let Profile { queue, labels, .. } = &session.profile;
+        for pool in state.book.waiting(queue) {
+            if state.pools.get(&pool).is_some_and(|of| fits(labels, &of.requires)) {
+                state.is_known(pool, now_us);
+            }
         }
         let namespace = &session.profile.queue.namespace;
         if let Some(count) = state.by_namespace.get_mut(namespace) {
@@ -202,6 +205,15 @@ impl Desk {
         for id in state.sessions.keys().copied().collect::<Vec<_>>() {
             let _nobody = state.book.resize(id, 0);
         }
+    }
+
+    /// How many workers this process has, how much room, and how many events.
+    pub(crate) fn counts(&self) -> (u64, u64, u64) {
+        let state = self.state();
+        let rooms =
+            state.sessions.keys().filter_map(|id| state.book.of(*id)).map(|(_, _, room)| u64::from(room));
+        let events = state.sessions.values().map(|session| session.events.len() as u64);
+        (state.sessions.len() as u64, rooms.sum(), events.sum())
     }
 
     /// The workers of a namespace, or of one queue of it, by queue and name.

@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 use tollgate_auth::{Access, StreamKey};
+use tollgate_metrics::Bound;
 use tollgate_metrics::trace::Traceparent;
 use tollgate_proto::convert::names::Name;
 use tollgate_proto::convert::work;
@@ -71,7 +72,8 @@ pub(super) async fn serve(shared: Shared, mut opened: Opened, outlet: Outlet) ->
         return Err(FieldError::new("message", "", "hello, as the first message of a stream").into());
     };
     let (profile, capacity) = welcome(&opened.access, &hello)?;
-    let (id, events) = shared.desk.join(profile, capacity).map_err(status_of)?;
+    let (id, events) =
+        shared.desk.join(profile, capacity).map_err(|refused| turned_away(&shared, refused))?;
     let _leaves = Leaves(shared.clone(), id);
     let welcome = Told::Welcome(v1::WorkerWelcome { id: id.to_string() });
     let stream = Stream {
@@ -97,8 +99,12 @@ fn welcome(access: &Access, hello: &v1::WorkerHello) -> Result<(Profile, u32), S
     Ok((Profile { queue, labels: labels.into(), name, polls: false }, capacity))
 }
 
-pub(super) fn status_of(refused: Refused) -> Status {
+/// Why a worker is not taken in, which is counted.
+pub(super) fn turned_away(shared: &Shared, refused: Refused) -> Status {
     let message = refused.to_string();
+    if refused != Refused::Ending {
+        shared.options.metrics.refused(Bound::Workers);
+    }
     match refused {
         Refused::TooMany | Refused::TooManyKinds(_) => Status::resource_exhausted(message),
         Refused::Ending => Status::unavailable(message),
@@ -115,6 +121,7 @@ impl Stream {
         let mut is_told = false;
         loop {
             if self.unwritten.len() > UNREAD_MAX {
+                self.shared.options.metrics.refused(Bound::Workers);
                 return Err(Status::resource_exhausted(format!(
                     "the worker does not read: {UNREAD_MAX} messages wait for it"
                 )));

@@ -12,6 +12,7 @@ const WORDS: &[(&[&str], &str)] = &[
     ),
     (&["edit", "set", "patch", "update"], "change the file, and `tollgate apply -f FILE` makes it so"),
     (&["ls", "show", "schedules"], "`tollgate get schedules` lists them"),
+    (&["worker", "agents", "consumers"], "`tollgate workers` lists the workers that take events"),
     (&["policies"], "`tollgate get policies` lists them"),
     (&["runs", "jobs"], "`tollgate get runs` lists them"),
     (&["rm", "remove", "destroy"], "`tollgate delete schedule ID` deletes one"),

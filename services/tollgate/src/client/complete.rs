@@ -3,11 +3,13 @@
 //! A shell runs the binary for it at each press of its key. So it has little time, and says nothing where the service is
 //! away, slow or wants another key.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::time::Duration;
 
 use clap::{Args as _, Command, FromArgMatches as _};
 use clap_complete::engine::CompletionCandidate;
+use tollgate_proto::v1;
 
 use super::{ClientArgs, Session, fetch, names};
 
@@ -26,6 +28,7 @@ enum Kind {
     Calendar,
     Alert,
     Run,
+    Queue,
 }
 
 impl Kind {
@@ -37,6 +40,7 @@ impl Kind {
             "calendar" | "calendars" => Some(Self::Calendar),
             "alert" | "alerts" | "test-alert" => Some(Self::Alert),
             "run" | "runs" | "event" | "events" | "cancel" | "retry" | "results" => Some(Self::Run),
+            "workers" => Some(Self::Queue),
             _ => None,
         });
         said.unwrap_or(Self::Schedule)
@@ -81,9 +85,18 @@ async fn offered(words: &[String], current: &str) -> anyhow::Result<Vec<String>>
             let found = fetch::runs(&session, "", OFFERED_MAX).await?.runs;
             found.into_iter().map(|run| run.name).collect()
         }
+        Kind::Queue => queues(&session).await?,
     };
     let short = found.iter().map(|name| names::short(name)).filter(|name| name.starts_with(current));
     Ok(short.map(str::to_owned).collect())
+}
+
+/// The queues that workers are connected to, each once.
+async fn queues(session: &Session) -> anyhow::Result<Vec<String>> {
+    let request = v1::ListWorkersRequest { parent: session.parent() };
+    let found = session.workers().list_workers(request).await?.into_inner();
+    let queues: BTreeSet<String> = found.workers.into_iter().map(|worker| worker.queue).collect();
+    Ok(queues.into_iter().take(OFFERED_MAX as usize).collect())
 }
 
 /// The flags that say which service is asked, out of a line that need not be whole.
@@ -119,6 +132,7 @@ mod tests {
         assert_eq!(Kind::said(&words("tollgate trigger ni")), Kind::Schedule);
         assert_eq!(Kind::said(&words("tollgate get skipped ni")), Kind::Schedule);
         assert_eq!(Kind::said(&words("tollgate wait run 0a")), Kind::Run);
+        assert_eq!(Kind::said(&words("tollgate workers re")), Kind::Queue);
     }
 
     #[test]

@@ -49,5 +49,6 @@ mod watch;
 pub(crate) mod when;
 pub(crate) mod why;
 mod why_chain;
+pub(crate) mod workers;
 
 pub(crate) use session::{ClientArgs, Session};

@@ -30,6 +30,11 @@ pub(crate) fn alert(namespace: &str, text: &str) -> String {
     complete(text, ["alert/", "alerts/"], |id| names::of_alert(namespace, id))
 }
 
+/// The full name of a queue of workers.
+pub(crate) fn queue(namespace: &str, text: &str) -> String {
+    complete(text, ["queue/", "queues/"], |id| format!("namespaces/{namespace}/queues/{id}"))
+}
+
 /// A run's full name.
 pub(crate) fn run(namespace: &str, text: &str) -> String {
     complete(text, ["run/", "runs/"], |id| format!("namespaces/{namespace}/runs/{id}"))

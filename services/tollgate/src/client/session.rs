@@ -10,6 +10,7 @@ use tollgate_clock::Clock;
 use tollgate_proto::v1::event_emitter_service_client::EventEmitterServiceClient;
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
+use tollgate_proto::v1::worker_service_client::WorkerServiceClient;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -205,6 +206,11 @@ impl Session {
     /// The Event Handler.
     pub(crate) fn handler(&self) -> EventHandlerServiceClient<Wire> {
         EventHandlerServiceClient::new(self.wire.clone()).max_decoding_message_size(ANSWER_BYTES_MAX)
+    }
+
+    /// What workers speak to.
+    pub(crate) fn workers(&self) -> WorkerServiceClient<Wire> {
+        WorkerServiceClient::new(self.wire.clone()).max_decoding_message_size(ANSWER_BYTES_MAX)
     }
 
     /// What an answer other than OK means for the attempt to `tried`, as in "pause schedule nightly".

@@ -1,0 +1,217 @@
+//! What people see of workers that take events themselves: the list, by API, command and page; the trouble where nobody is able
+//! to do what waits; and that a worker which does not read holds up nobody.
+
+use std::time::Duration;
+
+use tollgate_harness::resources::{policy, schedule_name};
+use tollgate_harness::{Cli, Database, Kind, Service, wait_for};
+use tollgate_proto::v1::target::Target as Place;
+use tollgate_proto::v1::work_request::Message as Say;
+use tollgate_proto::v1::worker_service_client::WorkerServiceClient;
+use tollgate_proto::v1::{
+    AcquireEventsRequest, AcquireEventsResponse, ExplainEventRequest, ExtendTokenRequest,
+    ListTroublesRequest, ListWorkersRequest, PullTarget, ReasonCode, ReleaseTokenRequest, Schedule, Target,
+    TriggerScheduleRequest, Trouble, TroubleKind, TroubleSeverity, WorkRequest, WorkerHello,
+};
+use tonic::Code;
+use tonic::transport::Channel;
+
+use crate::metrics::page;
+
+const QUEUE: &str = "namespaces/default/queues/render";
+
+fn workers(service: &Service) -> WorkerServiceClient<Channel> {
+    WorkerServiceClient::new(service.channel())
+}
+
+fn frames(events: u32, requires: &[&str]) -> Schedule {
+    let requires = requires.iter().map(|&label| label.to_owned()).collect();
+    let pull = PullTarget { queue: "render".to_owned(), requires, deadline: None };
+    Schedule {
+        events: Some(events),
+        policy: "p".to_owned(),
+        target: Some(Target { target: Some(Place::Pull(pull)), ..Target::default() }),
+        ..Schedule::default()
+    }
+}
+
+async fn triggered(service: &Service, id: &str, schedule: Schedule) {
+    service.create_schedule(id, schedule).await.unwrap();
+    let request = TriggerScheduleRequest { name: schedule_name(id), ..TriggerScheduleRequest::default() };
+    service.master().trigger_schedule(request).await.unwrap();
+}
+
+async fn acquire(service: &Service, labels: &[&str], most: u32, wait_s: i64) -> AcquireEventsResponse {
+    let request = AcquireEventsRequest {
+        name: QUEUE.to_owned(),
+        max_events: most,
+        wait: Some(prost_types::Duration { seconds: wait_s, nanos: 0 }),
+        labels: labels.iter().map(|&label| label.to_owned()).collect(),
+        worker: "poller".to_owned(),
+    };
+    workers(service).acquire_events(request).await.unwrap().into_inner()
+}
+
+async fn no_worker(service: &Service) -> Option<Trouble> {
+    let request =
+        ListTroublesRequest { filter: "kind=no_worker".to_owned(), ..ListTroublesRequest::default() };
+    service.handler().list_troubles(request).await.unwrap().into_inner().troubles.pop()
+}
+
+/// A worker with a stream: what it says goes in, and it stays there as long as the sender is kept.
+async fn stream(
+    service: &Service,
+    name: &str,
+    labels: &[&str],
+    capacity: u32,
+) -> (tokio::sync::mpsc::Sender<WorkRequest>, tonic::Streaming<tollgate_proto::v1::WorkResponse>) {
+    let (say, said) = tokio::sync::mpsc::channel(64);
+    let hello = WorkerHello {
+        queue: QUEUE.to_owned(),
+        capacity,
+        labels: labels.iter().map(|&label| label.to_owned()).collect(),
+        worker: name.to_owned(),
+    };
+    say.send(WorkRequest { message: Some(Say::Hello(hello)) }).await.unwrap();
+    let said = tokio_stream::wrappers::ReceiverStream::new(said);
+    let told = workers(service).work(said).await.unwrap().into_inner();
+    (say, told)
+}
+
+async fn what_nobody_is_able_to_do_is_a_trouble_until_somebody_is(kind: Kind) {
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    service.create_policy("p", policy(5)).await.unwrap();
+    let (_say, mut told) = stream(&service, "plain", &["gpu"], 4).await;
+    told.message().await.unwrap();
+    triggered(&service, "frames", frames(3, &["gpux"])).await;
+    // As long as it is new it is none: workers that are started anew come back.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(no_worker(&service).await, None);
+    let trouble = wait_for("a trouble", 30, async || no_worker(&service).await).await;
+    assert_eq!(trouble.severity(), TroubleSeverity::Critical, "{trouble:?}");
+    assert_eq!(
+        (trouble.schedule.as_str(), trouble.target.as_str()),
+        (&*schedule_name("frames"), "pull:render [gpux]")
+    );
+    assert_eq!((trouble.waiting_count, trouble.affected_count), (3, 3), "{trouble:?}");
+    assert!(trouble.summary.contains("that has gpux; gpu is a label that one has"), "{trouble:?}");
+    assert!(trouble.since_time.is_some() && trouble.oldest_launch_time.is_some());
+    let run = service.first_run("frames").await;
+    let name = service.events(&run.name).await.pop().unwrap().name;
+    let why = service.handler().explain_event(ExplainEventRequest { name }).await.unwrap().into_inner();
+    let reason = why.reasons.iter().find(|reason| reason.code() == ReasonCode::NoRoom);
+    assert!(reason.is_some_and(|reason| reason.message.contains("is connected that has gpux")), "{why:?}");
+    let cli = Cli::new(service.url());
+    let text = cli.ok(&["troubles"]);
+    assert!(text.contains("nobody is able to do the events of frames (3 events wait)"), "{text}");
+    let now = page(&service, "/n/default", "text/html").await.body;
+    assert!(now.contains("nobody is able to do the events of frames"), "{now}");
+    let metrics = page(&service, "/metrics", "text/plain").await.body;
+    assert!(metrics.lines().any(|line| line == "tollgate_troubles{kind=\"no_worker\"} 1.0"), "{metrics}");
+    // One that polls, and is able to do something else, changes nothing when it goes.
+    assert!(acquire(&service, &["gpu"], 1, 1).await.events.is_empty());
+    assert!(no_worker(&service).await.is_some());
+    let events = acquire(&service, &["gpux"], 3, 20).await.events;
+    assert_eq!(events.len(), 3, "{events:?}");
+    wait_for("the end of the trouble", 20, async || no_worker(&service).await.is_none().then_some(())).await;
+    for event in events {
+        let request = ReleaseTokenRequest { name: event.name, ..ReleaseTokenRequest::default() };
+        service.handler().release_token(request).await.unwrap();
+    }
+    service.finished("frames", 1).await;
+    service.stop().await;
+}
+
+async fn workers_are_listed_with_what_they_have(kind: Kind) {
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    service.create_policy("p", policy(5)).await.unwrap();
+    let cli = Cli::new(service.url());
+    assert_eq!(cli.ok(&["workers"]), "no workers\n");
+    let empty = page(&service, "/n/default/workers", "text/html").await.body;
+    assert!(empty.contains("No worker is connected."), "{empty}");
+    let (_say, mut told) = stream(&service, "render-7", &["gpu", "eu"], 4).await;
+    told.message().await.unwrap();
+    triggered(&service, "frames", frames(3, &["gpu"])).await;
+    let list = wait_for("a worker with three events", 20, async || {
+        let request = ListWorkersRequest { parent: QUEUE.to_owned() };
+        let list = workers(&service).list_workers(request).await.unwrap().into_inner().workers;
+        list.first().is_some_and(|worker| worker.events_count == 3).then_some(list)
+    })
+    .await;
+    let [worker] = list.as_slice() else { panic!("{list:?}") };
+    assert_eq!(
+        (worker.capacity, worker.room, worker.given_count, worker.polls),
+        (4, 1, 3, false),
+        "{worker:?}"
+    );
+    assert_eq!(worker.labels, ["eu", "gpu"]);
+    assert_eq!(worker.events.len(), 3);
+    let text = cli.ok(&["workers", "render"]);
+    let line: Vec<&str> = text.lines().last().unwrap().split_whitespace().take(6).collect();
+    assert_eq!(line, ["render", "render-7", "eu,gpu", "4", "1", "3"], "{text}");
+    assert_eq!(cli.ok(&["workers", "other"]), "no workers\n");
+    assert!(cli.ok(&["workers", "-o", "json"]).contains("\"givenCount\": \"3\""));
+    let shown = page(&service, "/n/default/workers?queue=render", "text/html").await.body;
+    for part in ["render-7", "3 events", "data-refresh=\"3\"", "pull:render [gpu]"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    for event in &worker.events {
+        let path = format!("/n/default/events/{event}");
+        assert!(shown.contains(&path), "{path}: {shown}");
+        assert_eq!(page(&service, &path, "text/html").await.status, 200);
+    }
+    let schedule = page(&service, "/n/default/schedules/frames", "text/html").await.body;
+    assert!(
+        schedule.contains("workers that take events of <a href=\"/n/default/workers?queue=render\">"),
+        "{schedule}"
+    );
+    let metrics = page(&service, "/metrics", "text/plain").await.body;
+    for line in ["tollgate_workers 1.0", "tollgate_workers_room 1.0", "tollgate_workers_events 3.0"] {
+        assert!(metrics.lines().any(|other| other == line), "{line}: {metrics}");
+    }
+    let wrong = ListWorkersRequest { parent: "namespaces/default/queues/A b".to_owned() };
+    let refused = workers(&service).list_workers(wrong).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(refused.message().contains("parent"), "{refused:?}");
+    service.stop().await;
+}
+
+/// Answers that nobody reads are kept up to a bound; then its stream ends, and a neighbour has noticed nothing.
+async fn a_worker_that_does_not_read_is_given_up(kind: Kind) {
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    service.create_policy("p", policy(5)).await.unwrap();
+    let (say, mut told) = stream(&service, "deaf", &[], 0).await;
+    let pouring = tokio::spawn(async move {
+        let extend = ExtendTokenRequest { name: "x".repeat(60), ..ExtendTokenRequest::default() };
+        while say.send(WorkRequest { message: Some(Say::Extend(extend.clone())) }).await.is_ok() {}
+    });
+    triggered(&service, "frames", frames(3, &[])).await;
+    assert_eq!(acquire(&service, &[], 3, 20).await.events.len(), 3, "a neighbour is given events meanwhile");
+    tokio::time::timeout(Duration::from_secs(120), pouring).await.unwrap().unwrap();
+    let mut unread = 0;
+    let end = loop {
+        match told.message().await {
+            Ok(Some(_)) => unread += 1,
+            Ok(None) => panic!("it has ended well, after {unread}"),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(end.code(), Code::ResourceExhausted, "{end:?}");
+    assert!(end.message().contains("does not read: 40000 messages wait for it"), "{end:?}");
+    wait_for("that it has gone", 20, async || {
+        let request = ListWorkersRequest { parent: "namespaces/default".to_owned() };
+        let list = workers(&service).list_workers(request).await.unwrap().into_inner().workers;
+        list.is_empty().then_some(())
+    })
+    .await;
+    service.stop().await;
+}
+
+on_both_stores!(
+    what_nobody_is_able_to_do_is_a_trouble_until_somebody_is,
+    workers_are_listed_with_what_they_have,
+    a_worker_that_does_not_read_is_given_up,
+);
