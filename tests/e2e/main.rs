@@ -58,6 +58,7 @@ mod operation_files;
 mod outbox;
 mod outlook;
 mod progress;
+mod pulled;
 mod quotas;
 mod reflection;
 mod releases;

@@ -40,7 +40,7 @@ impl Interceptor for Bearer {
 
 pub(crate) type Wire = InterceptedService<Channel, Bearer>;
 
-fn wire(channel: Channel, header: Option<&str>) -> Wire {
+pub(crate) fn wire(channel: Channel, header: Option<&str>) -> Wire {
     InterceptedService::new(channel, Bearer(header.map(|header| header.parse().unwrap())))
 }
 

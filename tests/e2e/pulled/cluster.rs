@@ -1,0 +1,86 @@
+//! Workers and owners in different processes, of which any may die.
+
+use std::time::Duration;
+
+use tollgate_harness::resources::{policy, policy_name};
+use tollgate_harness::{Database, Kind, Service, wait_for};
+use tollgate_proto::v1::{GetHandlerStatusRequest, GetPolicyQueueRequest, Policy, WorkEvent};
+
+use super::worker::{Deed, Notes, Worker, hello, place};
+use super::{given, pull, succeeded, trigger};
+
+async fn processes(database: &Database, count: usize) -> Vec<Service> {
+    let mut services = Vec::new();
+    for _ in 0..count {
+        services.push(Service::join(database, &["--lease-ttl", "3s"]).await);
+    }
+    wait_for("a share of the shards for each", 40, async || {
+        let status = services[0].handler().get_handler_status(GetHandlerStatusRequest::default()).await;
+        let shards = status.ok()?.into_inner().shards;
+        let owners: std::collections::BTreeSet<_> = shards.iter().map(|shard| &shard.owner).collect();
+        (owners.len() == count && !owners.contains(&String::new())).then_some(())
+    })
+    .await;
+    services
+}
+
+/// All workers are connected to one process; policies and runs without one live in all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_of_one_process_do_what_all_own() {
+    let database = Database::new(Kind::Postgres).await;
+    let services = processes(&database, 3).await;
+    let (notes, place) = (Notes::default(), place(&services[0]));
+    for id in ["a", "b", "c", "d", "e", "f"] {
+        services[1].create_policy(id, policy(4)).await.unwrap();
+        trigger(&services[2], id, pull(30, id, &["gpu"])).await;
+    }
+    for id in ["x", "y", "z"] {
+        trigger(&services[2], id, pull(30, "", &[])).await;
+    }
+    let _worker = Worker::start(&place, hello("w", &["gpu"], 6), &notes, |_| Deed::Work(5));
+    for id in ["a", "b", "c", "d", "e", "f", "x", "y", "z"] {
+        assert_eq!(succeeded(&services[1], id, 60).await, 30, "{id}");
+    }
+    assert!(notes.held_max() <= 6, "{} at once, of 6", notes.held_max());
+    let attempts = notes.attempts();
+    assert_eq!(attempts.len(), 270);
+    let again = attempts.values().filter(|attempts| attempts.len() > 1).count();
+    assert!(again <= 3, "{again} were given twice, while nothing broke");
+    for service in services {
+        service.stop().await;
+    }
+}
+
+/// First the process dies to which the workers are connected, then the owner of the policy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_process_dies_every_event_is_done() {
+    let database = Database::new(Kind::Postgres).await;
+    let mut services = processes(&database, 3).await;
+    let short = prost_types::Duration { seconds: 2, nanos: 0 };
+    let limits = Policy { token_ttl: Some(short), suspect: Some(short), ..policy(6) };
+    services[0].create_policy("p", limits).await.unwrap();
+    let queue = GetPolicyQueueRequest { name: policy_name("p"), ..GetPolicyQueueRequest::default() };
+    services[0].handler().get_policy_queue(queue).await.unwrap();
+    let notes = Notes::default();
+    let places = [place(&services[0]), place(&services[1])];
+    let deed = |_: &WorkEvent| Deed::Work(20);
+    let workers: Vec<_> = (0..4)
+        .map(|number| Worker::start(&places[number % 2], hello(&format!("w{number}"), &[], 3), &notes, deed))
+        .collect();
+    trigger(&services[2], "s", pull(400, "p", &[])).await;
+    given(&notes, 60).await;
+    services.remove(0).kill9();
+    *places[0].lock().unwrap() = services[1].channel();
+    given(&notes, 150).await;
+    services.remove(0).kill9();
+    *places[1].lock().unwrap() = services[0].channel();
+    assert_eq!(succeeded(&services[0], "s", 90).await, 400);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let attempts = notes.attempts();
+    assert_eq!(attempts.len(), 400);
+    for (name, attempts) in &attempts {
+        assert!(attempts.is_sorted_by(|before, after| before < after), "{name}: {attempts:?}");
+    }
+    drop(workers);
+    services.remove(0).stop().await;
+}
