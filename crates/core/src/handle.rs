@@ -43,6 +43,7 @@ mod queue;
 mod reasons;
 pub mod release;
 mod restore;
+mod results;
 mod rounds;
 mod settle;
 mod shard;

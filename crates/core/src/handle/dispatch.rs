@@ -473,7 +473,7 @@ impl Shard {
             explicit_release: run.spec.target.releases_explicitly(token.policy.is_some()),
             spec: run.spec.clone(),
             predecessor: run.row.predecessor.clone(),
-            item_in: run.spec.items_of(run.row.kind),
+            item_in: run.spec.items_of(&run.row),
         }));
     }
 }
