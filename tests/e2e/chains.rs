@@ -22,7 +22,7 @@ fn manual(consumer: &Consumer, events: u32) -> Schedule {
 }
 
 fn then(schedule: Schedule, next: &str, when: FinishCondition) -> Schedule {
-    let on_finish = OnFinish { schedule: next.to_owned(), when: when.into(), events: None };
+    let on_finish = OnFinish { schedule: next.to_owned(), when: when.into(), ..Default::default() };
     Schedule { on_finish: Some(on_finish), ..schedule }
 }
 

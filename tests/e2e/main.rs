@@ -63,6 +63,7 @@ mod quotas;
 mod reflection;
 mod releases;
 mod rest;
+mod results;
 mod schedule_items;
 mod secrets;
 mod security;

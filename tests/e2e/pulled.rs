@@ -137,7 +137,7 @@ async fn what_was_accepted_is_held_and_comes_back_after_its_time(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
     let short = prost_types::Duration { seconds: 1, nanos: 0 };
-    let limits = Policy { token_ttl: Some(short), suspect: Some(short), ..policy(1) };
+    let limits = Policy { token_ttl: Some(short), suspect_period: Some(short), ..policy(1) };
     service.create_policy("p", limits).await.unwrap();
     let (notes, place) = (Notes::default(), place(&service));
     let deed = |event: &WorkEvent| {
@@ -164,14 +164,14 @@ async fn a_worker_s_room_is_what_it_says(kind: Kind) {
     trigger(&service, "s", pull(30, "p", &[])).await;
     let (say, mut told) = open(service.channel(), Some(Say::Hello(hello("w", &[], 2)))).await.unwrap();
     let tell = |message| say.send(WorkRequest { message: Some(message) }).unwrap();
-    let mut next = async |told: &mut tonic::Streaming<_>, ms: u64| {
+    let next = async |told: &mut tonic::Streaming<_>, ms: u64| {
         let message = tokio::time::timeout(Duration::from_millis(ms), told.message()).await;
         let message: tollgate_proto::v1::WorkResponse = message.ok()?.unwrap()?;
         message.message
     };
     assert!(matches!(next(&mut told, 5_000).await, Some(Told::Welcome(_))));
     let mut names = Vec::new();
-    let mut events = async |told: &mut tonic::Streaming<_>, names: &mut Vec<String>| {
+    let events = async |told: &mut tonic::Streaming<_>, names: &mut Vec<String>| {
         while let Some(message) = next(told, 500).await {
             match message {
                 Told::Event(event) => {
@@ -272,7 +272,7 @@ async fn a_storm_of_workers_that_die_loses_nothing(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
     let short = prost_types::Duration { seconds: 2, nanos: 0 };
-    let limits = Policy { token_ttl: Some(short), suspect: Some(short), ..policy(8) };
+    let limits = Policy { token_ttl: Some(short), suspect_period: Some(short), ..policy(8) };
     service.create_policy("p", limits).await.unwrap();
     let (notes, place) = (Notes::default(), place(&service));
     trigger(&service, "s", pull(250, "p", &[])).await;

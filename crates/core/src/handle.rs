@@ -43,6 +43,7 @@ mod queue;
 mod reasons;
 pub mod release;
 mod restore;
+mod results;
 mod rooms;
 mod rounds;
 mod settle;

@@ -29,7 +29,7 @@ pub use event::{EventId, EventIdError, EventKeyring, EventRef};
 pub use follow::RunEnd;
 pub use items_from::{HttpItems, ItemsFrom, ListFormat};
 pub use minute::{MinuteCounts, MinuteRow};
-pub use on_finish::{FinishCondition, OnFinish};
+pub use on_finish::{FinishCondition, OnFinish, ResultItems};
 pub use policy::{KeyRule, KeyRules, Limits, Parent, Policy, Reclaim, TtlFrom};
 pub use pull::PullTarget;
 pub use run::{

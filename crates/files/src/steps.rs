@@ -25,6 +25,9 @@ const FOREIGN: [(&[&str], &str); 4] = [
     (&["name", "namespace"], "a step has none: it is called after its job, and is in its namespace"),
 ];
 
+/// How a step says that it has an event for each item in the results of the one before.
+const RESULTS: [&str; 2] = ["items_from_results", "itemsFromResults"];
+
 /// Tasks by their ids.
 #[derive(Debug, Default)]
 pub(super) struct Tasks(BTreeMap<String, Members>);
@@ -92,7 +95,7 @@ pub(super) fn expand(mut job: Members, tasks: &Tasks) -> Result<Vec<Written>, Ve
     let mut schedules = vec![Written { path: String::new(), members: job }];
     for (number, step) in steps.into_iter().enumerate() {
         let path = format!("steps[{number}]");
-        let (id, when, mut members) = match read(step, tasks) {
+        let (id, On { when, items }, mut members) = match read(step, tasks) {
             Ok(read) => read,
             Err(wrong) => {
                 let inside = |fault: Fault| match fault.field.as_str() {
@@ -108,6 +111,9 @@ pub(super) fn expand(mut job: Members, tasks: &Tasks) -> Result<Vec<Written>, Ve
         if let Some(when) = when {
             on_finish["when"] = when;
         }
+        if let Some(items) = items {
+            on_finish[RESULTS[0]] = items;
+        }
         if let Some(before) = schedules.last_mut() {
             before.members.insert("on_finish".to_owned(), on_finish);
         }
@@ -118,8 +124,16 @@ pub(super) fn expand(mut job: Members, tasks: &Tasks) -> Result<Vec<Written>, Ve
     if faults.is_empty() { Ok(schedules) } else { Err(faults) }
 }
 
-/// The id of a step, after what end of the one before it follows, and its fields with those of its task.
-fn read(step: Value, tasks: &Tasks) -> Result<(String, Option<Value>, Members), Vec<Fault>> {
+/// What a step says of the one before.
+struct On {
+    /// After what end it follows.
+    when: Option<Value>,
+    /// How its items are read from the results.
+    items: Option<Value>,
+}
+
+/// The id of a step, what it says of the one before, and its fields with those of its task.
+fn read(step: Value, tasks: &Tasks) -> Result<(String, On, Members), Vec<Fault>> {
     let Value::Object(mut own) = step else { return Err(vec![Fault::new("", "expected an object")]) };
     let mut faults = Vec::new();
     for (names, told) in FOREIGN {
@@ -154,8 +168,9 @@ fn read(step: Value, tasks: &Tasks) -> Result<(String, Option<Value>, Members), 
         }
     };
     let when = own.remove("when");
+    let items = RESULTS.iter().find_map(|name| own.remove(*name));
     members.extend(own);
-    if faults.is_empty() { Ok((id, when, members)) } else { Err(faults) }
+    if faults.is_empty() { Ok((id, On { when, items }, members)) } else { Err(faults) }
 }
 
 fn inherit(members: &mut Members, job: &Members) {

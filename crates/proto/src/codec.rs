@@ -20,8 +20,8 @@ use crate::descriptors;
 /// The most parts of a request: messages in it, keys of maps, texts of lists. The largest payload that people write has
 /// fewer; as messages this number takes some 30 MB.
 pub const PARTS_MAX: usize = 200_000;
-/// As [`PARTS_MAX`], of a message with releases, of which 1,000 are allowed: one a little too large is refused by the
-/// service, which says what is allowed.
+/// As [`PARTS_MAX`], of a message with releases, of which 1,000 are allowed, beside what their results hold: one a little too
+/// large is refused by the service, which says what is allowed.
 pub const RELEASE_PARTS_MAX: usize = 4_000;
 /// Smaller messages are not looked at.
 const SMALL_BYTES: usize = 16 * 1024;
@@ -81,7 +81,7 @@ fn check<M: Name>(bytes: &[u8]) -> Result<(), Status> {
         _ => return Ok(()),
     };
     let Some(descriptor) = descriptors::of::<M>() else { return Ok(()) };
-    let mut left = max;
+    let mut left = Left { parts: max, free: PARTS_MAX.max(max) };
     match count(&descriptor, bytes, &mut left, 0) {
         Ok(()) => Ok(()),
         Err(Stop::TooMany) => {
@@ -95,6 +95,24 @@ fn check<M: Name>(bytes: &[u8]) -> Result<(), Status> {
     }
 }
 
+/// How many more parts there may be.
+struct Left {
+    /// Outside free JSON.
+    parts: usize,
+    /// In free JSON; everywhere, where these are as many.
+    free: usize,
+}
+
+impl Left {
+    fn take(&mut self, is_free: bool) -> Result<(), Stop> {
+        self.free = self.free.checked_sub(1).ok_or(Stop::TooMany)?;
+        if !is_free {
+            self.parts = self.parts.checked_sub(1).ok_or(Stop::TooMany)?;
+        }
+        Ok(())
+    }
+}
+
 enum Stop {
     TooMany,
     Broken,
@@ -104,7 +122,7 @@ enum Stop {
 fn count(
     descriptor: &MessageDescriptor,
     mut bytes: &[u8],
-    left: &mut usize,
+    left: &mut Left,
     depth: usize,
 ) -> Result<(), Stop> {
     if depth > DEPTH_MAX {
@@ -133,7 +151,7 @@ fn count(
         };
         let is_message = field.kind().as_message().is_some();
         if is_message || (field.is_list() && matches!(field.kind(), Kind::String | Kind::Bytes)) {
-            *left = left.checked_sub(1).ok_or(Stop::TooMany)?;
+            left.take(descriptor.full_name().starts_with("google.protobuf."))?;
         }
         if let Kind::Message(inner) = field.kind() {
             count(&inner, part, left, depth + 1)?;
@@ -189,6 +207,21 @@ mod tests {
         let labels = Schedule { labels: entries, ..Schedule::default() };
         let labels = CreateScheduleRequest { schedule: Some(labels), ..CreateScheduleRequest::default() };
         assert_eq!(refused(&labels), Some(Code::InvalidArgument), "keys of a map count");
+    }
+
+    #[test]
+    fn results_are_counted_apart_from_releases() {
+        let one = prost_types::Value { kind: Some(prost_types::value::Kind::BoolValue(true)) };
+        let with = |values: usize, count: usize| {
+            let values = prost_types::ListValue { values: vec![one.clone(); values] };
+            let result = prost_types::Value { kind: Some(prost_types::value::Kind::ListValue(values)) };
+            let release = ReleaseTokenRequest { result: Some(result), ..ReleaseTokenRequest::default() };
+            BatchReleaseTokensRequest { releases: vec![release; count] }
+        };
+        assert_eq!(refused(&with(50_000, 2)), None);
+        assert_eq!(refused(&with(100, 1_000)), None);
+        assert_eq!(refused(&with(0, RELEASE_PARTS_MAX)), Some(Code::InvalidArgument));
+        assert_eq!(refused(&with(300, 1_000)), Some(Code::InvalidArgument));
     }
 
     #[test]

@@ -17,6 +17,6 @@ mod parts;
 
 pub use alert::is_alert_sealed;
 pub use installation::is_installation_clear;
-pub use items::item_field;
+pub use items::{item_field, result_field};
 pub use keys::{ENVELOPE, Keys, KeysError, SecretError, generate_line, is_sealed};
 pub use parts::{ITEMS, Resealed, has_sealed};

@@ -86,4 +86,12 @@ pub trait ItemStore: Send + Sync {
         from_index: u32,
         limit: u32,
     ) -> Result<Vec<ItemPage>, StoreError>;
+    /// Results of a run from an index on, as they are stored, by ascending index.
+    async fn results(
+        &self,
+        shard: u16,
+        run: RunId,
+        from_index: u32,
+        limit: u32,
+    ) -> Result<Vec<(u32, String)>, StoreError>;
 }

@@ -16,6 +16,7 @@ mod load;
 mod minute;
 mod plan;
 mod request;
+mod result;
 mod run;
 mod stand_in;
 mod unstarted;
@@ -46,6 +47,7 @@ pub(crate) use plan::{
     Registry, ScheduleNew, ScheduleRow, SpecRow, audit, id_range, outbox_page, read_schedule,
 };
 pub(crate) use request::RequestRow;
+pub(crate) use result::{ResultRecord, results};
 pub(crate) use run::{RunRow, SkippedRow, run_rows, skipped_rows};
 pub(crate) use unstarted::UnstartedRow;
 pub(crate) use word::Word;
@@ -80,6 +82,7 @@ pub(crate) const TABLES: &[Table] = &[
     PolicyNew::TABLE,
     PolicyRow::TABLE,
     RequestRow::TABLE,
+    ResultRecord::TABLE,
     RewrittenRow::TABLE,
     RunRow::TABLE,
     ScheduleBody::TABLE,

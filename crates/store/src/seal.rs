@@ -43,6 +43,17 @@ pub struct StoredItemRun {
     pub payload: String,
 }
 
+/// The result of an event as it stands in its row.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredResult {
+    /// The run.
+    pub run: RunId,
+    /// The event's index.
+    pub index: u32,
+    /// The text.
+    pub body: String,
+}
+
 impl StoredSchedule {
     /// The same row after `change` of its secret parts.
     ///
@@ -121,6 +132,16 @@ pub trait SealStore: Send + Sync {
         run: RunId,
         texts: Vec<(Option<u32>, String, String)>,
     ) -> Result<u64, StoreError>;
+    /// Results of a shard as they stand, in the order of their keys, from after `after` on.
+    async fn stored_results(
+        &self,
+        shard: u16,
+        after: Option<(RunId, u32)>,
+        limit: u32,
+    ) -> Result<Vec<StoredResult>, StoreError>;
+    /// Replaces results whose texts are as the first of each pair says, of one shard; answers how many were.
+    async fn replace_results(&self, shard: u16, rows: Vec<(StoredResult, String)>)
+    -> Result<u64, StoreError>;
     /// The installation's id, and its secret as it is stored now.
     async fn stored_installation(&self) -> Result<(Uuid, Vec<u8>), StoreError>;
     /// Replaces the installation's secret as it is stored, which is as `old` says; answers whether it was.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate_store::columns::{Dialect, compose};
 
-const HOT: [&str; 16] = [
+const HOT: [&str; 17] = [
     "queue_shards",
     "shard_inbox",
     "shard_policies",
@@ -27,6 +27,7 @@ const HOT: [&str; 16] = [
     "item_pages",
     "item_runs",
     "unstarted_events",
+    "event_results",
 ];
 
 /// Clocks, chance, sequences and messages between sessions: no statement and no migration may have them.

@@ -19,6 +19,7 @@ use tollgate_service::follow::Follow;
 use tollgate_store::StoreError;
 use uuid::Uuid;
 
+use crate::lists::Lists;
 use crate::outage;
 use crate::routes::Input;
 
@@ -95,7 +96,7 @@ impl Lanes {
 
 /// Has launched what owners wish, until told to stop.
 pub(crate) async fn run(
-    metrics: Metrics,
+    (metrics, lists): (Metrics, Lists),
     follower: Arc<dyn Follow>,
     mut wishes: mpsc::UnboundedReceiver<Wish>,
     stop: CancellationToken,
@@ -118,7 +119,12 @@ pub(crate) async fn run(
         while let Some(Some(wish)) = later.next().now_or_never() {
             lanes.push(wish);
         }
-        let Left { unreadable, others } = follow(&metrics, &*follower, lanes.take()).await;
+        let together = lanes.take();
+        let is_listed = together.iter().any(|wish| wish.end.of.items.is_some());
+        let Left { unreadable, others } = follow(&metrics, &*follower, together).await;
+        if is_listed {
+            lists.hurry();
+        }
         pause = if others.is_empty() { AGAIN } else { (pause * 2).min(AGAIN_MAX) };
         // What is tried again waits beside the others, and never in their way.
         later.extend(others.into_iter().map(|wish| wish.after(pause)));
@@ -198,8 +204,14 @@ mod tests {
             state: RunState::Finished,
             counts: Counts::default(),
             root: None,
+            items: None,
         };
-        let next = Some(OnFinish { schedule: "b".to_owned(), when: FinishCondition::Always, events: None });
+        let next = Some(OnFinish {
+            schedule: "b".to_owned(),
+            when: FinishCondition::Always,
+            events: None,
+            items: None,
+        });
         let end = RunEnd { namespace: namespace.to_owned(), of, ended_us: 1, cursor: None, next };
         Wish { shard: 0, message: Uuid::from_u128(number), end, owner }
     }
@@ -237,7 +249,8 @@ mod tests {
     async fn one_that_cannot_be_read_holds_up_no_other() {
         let (to, from) = Wishes::new();
         let stop = CancellationToken::new();
-        let task = tokio::spawn(run(Metrics::default(), Arc::new(Half), from, stop.clone()));
+        let task =
+            tokio::spawn(run((Metrics::default(), Lists::default()), Arc::new(Half), from, stop.clone()));
         let (bad_owner, mut bad) = mpsc::unbounded_channel();
         let (good_owner, mut good) = mpsc::unbounded_channel();
         for number in 0..3 {

@@ -26,6 +26,7 @@ mod payloads;
 mod peer_service;
 mod peers;
 mod queries;
+mod results;
 mod routes;
 mod service;
 mod stores;
@@ -64,6 +65,7 @@ use lists::Lists;
 use minutes::MinuteBook;
 use payloads::Payloads;
 use queries::EndedBadly;
+use results::ResultRooms;
 use routes::Routes;
 use trust::Trust;
 use workers::{Desk, Elsewhere};
@@ -131,6 +133,8 @@ pub(crate) struct Shared {
     pub(crate) items: Items,
     /// Lists that are being fetched, or cannot be.
     pub(crate) lists: Lists,
+    /// Room for results that are under way.
+    pub(crate) result_rooms: ResultRooms,
     /// Ends of runs whose next runs are to be launched.
     pub(crate) wishes: Wishes,
     pub(crate) peers: Peers,
@@ -198,6 +202,7 @@ impl EventHandler {
             payloads: Payloads::new(options.payload_bytes_max),
             items: Items::new(stores.roles.clone(), options.keys.clone(), options.item_bytes_max),
             lists: Lists::default(),
+            result_rooms: ResultRooms::default(),
             wishes,
             desk,
             peers,
@@ -254,7 +259,8 @@ impl EventHandler {
     async fn follow_ends(&self, stop: CancellationToken) {
         let follows = self.ends.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((follower, ends)) = follows {
-            follows::run(self.shared.options.metrics.clone(), follower, ends, stop).await;
+            let (metrics, lists) = (self.shared.options.metrics.clone(), self.shared.lists.clone());
+            follows::run((metrics, lists), follower, ends, stop).await;
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Fetches the items of runs that wait for them, ahead of their launches, and hands the runs over to their owners.
+//! Fetches the items of runs that wait for them, ahead of their launches, or takes them out of the results of the run before, and
+//! hands the runs over to their owners.
 //!
 //! In: runs in the state LISTING of the queue shards that this process owns. Out: their items in pages, and the runs handed over;
 //! or why not, which is noted at the run, told as a trouble and tried again, until the run is given up: then it is skipped.
@@ -11,7 +12,10 @@ mod book;
 mod fetch;
 mod pace;
 mod read;
+mod results;
+mod write;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -29,6 +33,7 @@ use crate::{Shared, outage};
 pub(crate) use book::Lists;
 use book::Waits;
 use pace::Next;
+use write::{Broken, Fetched};
 
 /// Fetches at once, of all namespaces.
 const AT_ONCE: usize = 16;
@@ -64,6 +69,8 @@ pub(crate) async fn run(shared: Shared, client: ListClient, stop: CancellationTo
             // There is room for another.
             Some(_) = tasks.join_next() => {}
             () = tokio::time::sleep(EVERY) => {}
+            // A run waits for the results of another one.
+            () = shared.lists.hurried() => {}
         }
     }
     // What is broken off is begun anew by the next owner.
@@ -116,7 +123,11 @@ async fn attempt(shared: &Shared, client: &ListClient, run: &Run) -> Result<Outc
         Err(StoreError::Corrupt { .. }) => None,
         Err(error) => return Err(error),
     };
-    let Some((spec, from)) = spec.and_then(|spec| spec.payload.from.clone().map(|from| (spec, from))) else {
+    let of = |spec: RunSpec| {
+        let from = results::list_of(run).map(Arc::new).or_else(|| spec.payload.from.clone());
+        from.map(|from| (spec, from))
+    };
+    let Some((spec, from)) = spec.and_then(of) else {
         return to_owner(shared, &lease, run).await;
     };
     if is_outdated(known.as_ref(), run) {
@@ -133,9 +144,9 @@ async fn attempt(shared: &Shared, client: &ListClient, run: &Run) -> Result<Outc
     };
     match fetched {
         Ok(fetched) => hand_over(shared, &lease, run, fetched).await,
-        Err(fetch::Broken::ElsewhereNow) => Ok(Outcome::Elsewhere),
-        Err(fetch::Broken::Store(error)) => Err(error),
-        Err(fetch::Broken::NoPage(no_page)) => {
+        Err(Broken::ElsewhereNow) => Ok(Outcome::Elsewhere),
+        Err(Broken::Store(error)) => Err(error),
+        Err(Broken::NoPage(no_page)) => {
             let give_up_us = run.list_give_up_us(&from, spec.finish_by_s);
             let (from, spec) = (Box::new(from.as_ref().clone()), Box::new(spec));
             Ok(Outcome::Failed { no_page, spec, from, give_up_us, lease })
@@ -176,7 +187,7 @@ async fn hand_over(
     shared: &Shared,
     lease: &Lease,
     run: &Run,
-    fetch::Fetched { events, units_max }: fetch::Fetched,
+    Fetched { events, units_max }: Fetched,
 ) -> Result<Outcome, StoreError> {
     tollgate_fault_points::pass("handler.list.fetched");
     match shared.store.hand_over_listed(lease, run, events, units_max).await? {

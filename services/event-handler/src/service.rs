@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use crate::Shared;
 use crate::answers::Released;
+use crate::results;
 
 /// How many releases one batch, or one message of a stream, may have.
 const BATCH_MAX: usize = 1_000;
@@ -135,12 +136,18 @@ impl EventHandlerService for HandlerService {
         let mut tally = Tally::default();
         let mut waiting = VecDeque::new();
         let mut running = FuturesUnordered::new();
+        // What the results weigh that are under way.
+        let mut heavy = 0;
         let mut open = true;
         while open || !running.is_empty() || !waiting.is_empty() {
             while running.len() < STREAM_MAX
+                && heavy < results::STREAM_MAX
                 && let Some(release) = waiting.pop_front()
             {
-                running.push(one_of_many(&self.shared, &access, parent, release));
+                let weight = results::weight(&release);
+                heavy += weight;
+                let done = one_of_many(&self.shared, &access, parent, release);
+                running.push(async move { (done.await, weight) });
             }
             tokio::select! {
                 message = stream.message(), if open && waiting.is_empty() => match message? {
@@ -151,7 +158,8 @@ impl EventHandlerService for HandlerService {
                     }
                     None => open = false,
                 },
-                Some(done) = running.next(), if !running.is_empty() => {
+                Some((done, weight)) = running.next(), if !running.is_empty() => {
+                    heavy -= weight;
                     let (name, response) = done?;
                     tally.add(name, response);
                 }

@@ -84,6 +84,10 @@ impl ScheduleMaster {
                 let expected = format!("none: {id} has items, which say how many events there are");
                 return Ok(refused("events", &events, expected));
             }
+            if way.len() == 1 && on_finish.items.is_some() && link.has_items {
+                let expected = format!("none: {id} has items of its own");
+                return Ok(refused("items_from_results", "given", expected));
+            }
             way.push(id);
             if way.len() > usize::from(Predecessor::PLACES_MAX) {
                 break;

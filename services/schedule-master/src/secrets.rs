@@ -8,7 +8,9 @@ use tollgate_core::items::of_lines;
 use tollgate_core::model::{RunId, Schedule, Target};
 use tollgate_proto::FieldError;
 use tollgate_proto::convert::names;
-use tollgate_secrets::{ENVELOPE, Keys, Resealed, SecretError, has_sealed, is_sealed, item_field};
+use tollgate_secrets::{
+    ENVELOPE, Keys, Resealed, SecretError, has_sealed, is_sealed, item_field, result_field,
+};
 use tollgate_store::seal::StoredItemRun;
 use tollgate_store::{Store, StoreError};
 use tonic::Status;
@@ -96,6 +98,7 @@ async fn pass(store: &dyn Store, keys: &Keys) -> Result<Resealing, StoreError> {
     for shard in 0..store.installation().await?.shards {
         reseal_shard(store, keys, shard, &mut done).await?;
         reseal_items(store, keys, shard, &mut done).await?;
+        reseal_results(store, keys, shard, &mut done).await?;
     }
     Ok(done)
 }
@@ -230,6 +233,42 @@ async fn reseal_texts(
     done.resealed += replaced;
     done.overtaken += wanted - replaced;
     Ok(())
+}
+
+/// What the work of events has come to.
+async fn reseal_results(
+    store: &dyn Store,
+    keys: &Keys,
+    shard: u16,
+    done: &mut Resealing,
+) -> Result<(), StoreError> {
+    let mut after = None;
+    loop {
+        let page = store.stored_results(shard, after, ITEM_PAGES).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = Some((last.run, last.index));
+        let mut changed = Vec::new();
+        for row in page {
+            done.rows += 1;
+            if keys.is_current(&row.body) {
+                continue;
+            }
+            let field = result_field(row.index);
+            let sealed = keys
+                .open(row.run.0, &field, &row.body)
+                .and_then(|clear| keys.seal(row.run.0, &field, &clear));
+            match sealed {
+                Ok(new) => changed.push((row, new)),
+                Err(error) => {
+                    done.failed(format!("result {} of run {}, shard {shard}", row.index, row.run), &error);
+                }
+            }
+        }
+        let wanted = changed.len() as u64;
+        let replaced = if changed.is_empty() { 0 } else { store.replace_results(shard, changed).await? };
+        done.resealed += replaced;
+        done.overtaken += wanted - replaced;
+    }
 }
 
 /// Refuses what a caller gives in clear and would be taken for an envelope.

@@ -57,7 +57,7 @@ async fn whatever_process_dies_every_event_is_done() {
     let database = Database::new(Kind::Postgres).await;
     let mut services = processes(&database, 3).await;
     let short = prost_types::Duration { seconds: 2, nanos: 0 };
-    let limits = Policy { token_ttl: Some(short), suspect: Some(short), ..policy(6) };
+    let limits = Policy { token_ttl: Some(short), suspect_period: Some(short), ..policy(6) };
     services[0].create_policy("p", limits).await.unwrap();
     let queue = GetPolicyQueueRequest { name: policy_name("p"), ..GetPolicyQueueRequest::default() };
     services[0].handler().get_policy_queue(queue).await.unwrap();

@@ -5,7 +5,7 @@
 //! here: after what ends another run follows ([`crate::model::FinishCondition`]), writing.
 
 use super::{Fate, Judge};
-use crate::model::{Run, RunEnd, RunKind, RunState, Schedule, Skipped};
+use crate::model::{Predecessor, Run, RunEnd, RunKind, RunState, Schedule, Skipped};
 use crate::plan::{PlanError, home};
 
 /// What follows the end of a run.
@@ -39,6 +39,12 @@ pub fn follow(
         return Ok(Next::Skip(Skipped { schedule_uid, launch_us, reason, recorded_us: emitted_us }));
     }
     let has_own = next.payload.from.is_some() || !next.payload.items.is_empty();
+    // One that has got items of its own since goes by these.
+    let items = end.of.items.clone().filter(|_| !has_own);
+    let (state, events) = match &items {
+        Some(_) => (RunState::Listing, 0),
+        None => (RunState::first(next), on_finish.events.filter(|_| !has_own).unwrap_or(next.events)),
+    };
     Ok(Next::Run(Box::new(Run {
         shard: home(next, shards),
         id: end.next_run(next.uid),
@@ -48,12 +54,12 @@ pub fn follow(
         schedule_id: next.id.clone(),
         policy_uid: next.policy_uid,
         launch_us,
-        events: on_finish.events.filter(|_| !has_own).unwrap_or(next.events),
+        events,
         priority: next.priority,
         kind: RunKind::Followed,
-        state: RunState::first(next),
+        state,
         cursor_in: end.cursor.clone(),
-        predecessor: Some(Box::new(end.of.clone())),
+        predecessor: Some(Box::new(Predecessor { items, ..end.of.clone() })),
         emitted_us,
         ..Run::default()
     })))
@@ -67,7 +73,7 @@ mod tests {
 
     use super::*;
     use crate::model::{
-        CatchUp, Counts, FinishCondition, ItemsFrom, MINUTE_US, OnFinish, Pause, Predecessor, RunId,
+        CatchUp, Counts, FinishCondition, ItemsFrom, MINUTE_US, OnFinish, Pause, ResultItems, RunId,
         SkipReason, Trigger,
     };
     use uuid::Uuid;
@@ -85,10 +91,16 @@ mod tests {
                 state: RunState::Finished,
                 counts: Counts { succeeded: 4, ..Counts::default() },
                 root: None,
+                items: None,
             },
             ended_us: ENDED_US,
             cursor: Some("42".into()),
-            next: Some(OnFinish { schedule: "report".into(), when: FinishCondition::Always, events }),
+            next: Some(OnFinish {
+                schedule: "report".into(),
+                when: FinishCondition::Always,
+                events,
+                items: None,
+            }),
         }
     }
 
@@ -127,6 +139,19 @@ mod tests {
         listed.payload.from = Some(Arc::new(ItemsFrom::http("http://a/x".into())));
         let run = run_of(&end(Some(7)), &listed);
         assert_eq!((run.events, run.state), (0, RunState::Listing));
+    }
+
+    #[test]
+    fn items_from_results_are_listed_unless_the_schedule_has_its_own() {
+        let items = Some(ResultItems { key_field: "tenant".into(), ..ResultItems::default() });
+        let before = end(None);
+        let end = RunEnd { of: Predecessor { items: items.clone(), ..before.of.clone() }, ..before };
+        let run = run_of(&end, &schedule());
+        assert_eq!((run.events, run.state, run.result_items()), (0, RunState::Listing, items.as_ref()));
+        let mut own = schedule();
+        own.payload.items = "\t1\n".into();
+        let run = run_of(&end, &own);
+        assert_eq!((run.events, run.state, run.result_items()), (2, RunState::Emitted, None));
     }
 
     #[test]

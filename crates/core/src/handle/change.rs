@@ -90,6 +90,19 @@ pub enum Outcome {
     Lost,
 }
 
+/// The result of an event that has succeeded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResultRow {
+    /// The run.
+    pub run: RunId,
+    /// The event's index.
+    pub index: u32,
+    /// JSON, sealed where secrets are.
+    pub body: String,
+    /// When the event ended.
+    pub ended_us: i64,
+}
+
 /// A row of the done queue: one event, or a range of events that ended alike without having started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryRow {
@@ -279,6 +292,8 @@ pub struct Changes {
     pub unstarted_gone: Vec<(RunId, u32)>,
     /// New rows of the done queue.
     pub history: Vec<HistoryRow>,
+    /// Results of events that succeed with this commit.
+    pub results: Vec<ResultRow>,
     /// Dead events that leave the done queue because they are tried again.
     pub history_gone: Vec<(RunId, u32)>,
     /// Schedules as the shard knows them now.

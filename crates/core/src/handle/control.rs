@@ -195,9 +195,10 @@ mod tests {
     fn releases_are_read_after_notes_and_before_changes() {
         let release = |index: u32, attempt: u32, outcome: ReleaseOutcome| {
             let run = RunId(Uuid::from_u128(7));
-            let (message, next_check_us, cursor) = (String::new(), None, None);
+            let (message, next_check_us, cursor, result) = (String::new(), None, None, None);
             let attempt = Some(attempt);
-            Message::release(Release { run, index, attempt, outcome, message, next_check_us, cursor }).id
+            Message::release(Release { run, index, attempt, outcome, message, next_check_us, cursor, result })
+                .id
         };
         let id = release(3, 1, ReleaseOutcome::Succeeded);
         assert_eq!(id, release(3, 1, ReleaseOutcome::Retry));

@@ -478,7 +478,7 @@ impl Shard {
             explicit_release: run.spec.target.releases_explicitly(token.policy.is_some()),
             spec: run.spec.clone(),
             predecessor: run.row.predecessor.clone(),
-            item_in: run.spec.items_of(run.row.kind),
+            item_in: run.spec.items_of(&run.row),
             pulled: run.pool().map(|pool| {
                 let (ttl_ms, _, reclaim) = self.ttl_of(key);
                 Pulled { pool, token_ttl_ms: (reclaim == Reclaim::AfterTtl).then_some(ttl_ms) }

@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn the_run_that_follows_is_one_and_knows_the_run_before() {
         let when = FinishCondition::default();
-        let on_finish = Some(OnFinish { schedule: "report".into(), when, events: None });
+        let on_finish = Some(OnFinish { schedule: "report".into(), when, events: None, items: None });
         let spec = RunSpec { on_finish, ..(*live_run(Uuid::from_u128(1), 5_000_000).spec).clone() };
         let run = Run {
             shard: 7,
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn the_end_of_a_chain_is_told_to_whom_waits_for_it() {
         let on_finish = |next: &str| {
-            Some(OnFinish { schedule: next.into(), when: FinishCondition::Always, events: None })
+            Some(OnFinish { schedule: next.into(), when: FinishCondition::Always, events: None, items: None })
         };
         let uid = Uuid::from_u128(1);
         let plain = (*live_run(uid, 5_000_000).spec).clone();

@@ -77,7 +77,7 @@ impl Shard {
             .flatten();
         let next = || run.sorted.as_ref()?.next_unread(run.front(), run.row.events);
         let index = unread.map(|((_, index), _)| index).or_else(next)?;
-        let item_in = run.spec.items_of(run.row.kind);
+        let item_in = run.spec.items_of(&run.row);
         let wanted = KeysWanted { run: id, index, spec: run.spec.clone(), item_in };
         self.ledger.runs.get_mut(&id)?.keys_asked = true;
         self.key_reads.asked += 1;
@@ -448,6 +448,7 @@ mod tests {
                 message: String::new(),
                 next_check_us: None,
                 cursor: None,
+                result: None,
             };
             assert_eq!(shard.release(release, 1, NOW), None);
             assert_eq!(commit(&mut shard).len(), 1);

@@ -78,7 +78,7 @@ impl LiveRun {
 
     /// Whether its events have items, and count as the keys of these.
     pub(super) fn counts_by_item(&self) -> bool {
-        self.row.policy_uid.is_some() && self.spec.items_of(self.row.kind) != ItemsIn::Nothing
+        self.row.policy_uid.is_some() && self.spec.items_of(&self.row) != ItemsIn::Nothing
     }
 
     /// As what its events count before anything is known of their items: none of them takes more tokens.

@@ -59,6 +59,7 @@ fn release(send: &Send) -> Release {
         message: String::new(),
         next_check_us: None,
         cursor: None,
+        result: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::RunId;
+use crate::model::{Run, RunId};
 
 /// How the consumer's work went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,6 +33,53 @@ pub struct Release {
     pub next_check_us: Option<i64>,
     /// For the schedule's next run.
     pub cursor: Option<String>,
+    /// What the work has come to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Box<EventResult>>,
+}
+
+/// What an event's work has come to: kept with the event, for people and for the run that follows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventResult {
+    /// JSON as it is stored: sealed where secrets are.
+    pub body: String,
+    /// How many bytes the JSON has.
+    pub bytes: u32,
+    /// How many items are in it: the elements of an array, or one.
+    pub items: u32,
+}
+
+impl EventResult {
+    /// The most bytes of one.
+    pub const BYTES_MAX: usize = crate::model::PAYLOAD_MAX_BYTES;
+    /// The most bytes of those of a run together.
+    pub const RUN_BYTES_MAX: u32 = 16 * 1024 * 1024;
+    /// The most items in those of a run together.
+    pub const RUN_ITEMS_MAX: u32 = 100_000;
+    /// The most bytes of one that waits in the inbox of a shard whose owner cannot be reached.
+    pub const WAITING_BYTES_MAX: u32 = 16 * 1024;
+
+    /// Whether the results of a run have room for it beside the others.
+    ///
+    /// # Errors
+    /// What it would be too much of: the field, how much there is, and what is allowed.
+    pub fn fits(&self, run: &Run) -> Result<(), String> {
+        let (bytes, items) =
+            (run.result_bytes.saturating_add(self.bytes), run.result_count.saturating_add(self.items));
+        let why = |much: u32, what: &str, most: u32| {
+            format!(
+                "result: {much} {what} with those of the run so far; at most {most} {what} in the results of a run: release \
+                 without it, or with a smaller one"
+            )
+        };
+        if bytes > Self::RUN_BYTES_MAX {
+            return Err(why(bytes, "bytes", Self::RUN_BYTES_MAX));
+        }
+        if items > Self::RUN_ITEMS_MAX {
+            return Err(why(items, "items", Self::RUN_ITEMS_MAX));
+        }
+        Ok(())
+    }
 }
 
 impl Release {
@@ -63,7 +110,7 @@ pub enum Answer {
     NotHeld,
     /// The event is in flight again under a later attempt, or waits for one; nothing changed.
     Late,
-    /// A guard refused `next_check_time`; nothing changed and the token is still held.
+    /// A guard refused `next_check_time`, or there is no room for the result; nothing changed and the token is still held.
     Refused {
         /// Names the guard, the value and what is allowed.
         message: String,

@@ -12,6 +12,8 @@ use crate::trouble::Said;
 
 /// How long a reclaim waits to be asked again while the inbox has not been read since its time came, in microseconds.
 const UNREAD_US: i64 = SECOND_US / 20;
+/// The number of a release for whose answer nobody waits: it was recorded, and answered, before.
+const RECORDED: u64 = 0;
 
 impl Shard {
     /// What a target said of a delivery. Answers to deliveries that are over are passed over.
@@ -83,8 +85,15 @@ impl Shard {
                 Err(NotAgain::Refused(message)) => return Some(Answer::Refused { message }),
             }
         }
+        // What was recorded before has been answered.
+        if let Some(message) = self.result_refused(&mut release, &answer).filter(|_| reply != RECORDED) {
+            return Some(Answer::Refused { message });
+        }
         if let Some(cursor) = release.cursor {
             self.keep_cursor(key.0, cursor, now);
+        }
+        if let Some(result) = release.result {
+            self.keep_result(key, *result, now);
         }
         match (&answer, release.outcome) {
             (Answer::ComesAgain { at_us }, _) => self.come_again(key, *at_us, release.message, now),
@@ -123,6 +132,9 @@ impl Shard {
                 if let Some(cursor) = release.cursor {
                     self.keep_cursor(key.0, cursor, now);
                 }
+                if let Some(result) = release.result.filter(|_| outcome == Outcome::Succeeded) {
+                    self.keep_result(key, *result, now);
+                }
                 self.finish(key, outcome, release.message, now);
                 return;
             }
@@ -132,7 +144,7 @@ impl Shard {
         let check_us = release.next_check_us.map(|check_us| check_us.max(now.wall_us + 1));
         release.next_check_us = check_us.filter(|check_us| self.check_slot(key, *check_us, now).is_ok());
         // Nobody waits for an answer any more: what it says is in the store.
-        if let Some(_unchanged) = self.release(release, 0, now) {}
+        if let Some(_unchanged) = self.release(release, RECORDED, now) {}
     }
 
     /// An answer that says how things stand: at once if the store says the same already. A consumer that repeats a

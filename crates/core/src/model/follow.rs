@@ -66,6 +66,7 @@ impl RunEnd {
                 state: run.state,
                 counts: run.counts,
                 root,
+                items: next.as_ref().and_then(|next| next.items.clone()),
             },
             ended_us: run.finished_us.unwrap_or(run.launch_us),
             cursor: run.cursor_out.clone(),

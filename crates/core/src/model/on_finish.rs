@@ -26,4 +26,18 @@ pub struct OnFinish {
     /// How many events that run has, where that schedule is not to say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u32>,
+    /// Set where that run has an event for each item in the results of the run before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items: Option<ResultItems>,
+}
+
+/// How the items of a run are read from the results of the run before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultItems {
+    /// The member of each item that is its key; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub key_field: String,
+    /// The member of each item that says how many tokens its event takes; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub units_field: String,
 }

@@ -7,7 +7,8 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::{
-    CheckAgain, ItemsFrom, OnFinish, OverlapRule, Payload, RetryPolicy, SECOND_US, Schedule, Stagger, Target,
+    CheckAgain, ItemsFrom, OnFinish, OverlapRule, Payload, ResultItems, RetryPolicy, SECOND_US, Schedule,
+    Stagger, Target,
 };
 
 /// Id of a run, derived from its schedule and launch time, so that emitting twice is harmless.
@@ -200,8 +201,8 @@ impl RunSpec {
     }
 
     /// Where the items of a run of this spec are.
-    pub fn items_of(&self, kind: RunKind) -> ItemsIn {
-        if kind == RunKind::Submitted || self.payload.from.is_some() {
+    pub fn items_of(&self, run: &Run) -> ItemsIn {
+        if run.kind == RunKind::Submitted || run.result_items().is_some() || self.payload.from.is_some() {
             ItemsIn::Pages
         } else if self.payload.items.is_empty() {
             ItemsIn::Nothing
@@ -217,7 +218,7 @@ impl RunSpec {
 
     /// The most tokens that one of the items of a run says that its event takes; 0 where none says so.
     pub fn items_units_max(&self, run: &Run) -> u32 {
-        match self.items_of(run.kind) {
+        match self.items_of(run) {
             ItemsIn::Nothing => 0,
             ItemsIn::Pages => run.units_max,
             ItemsIn::Spec => self.payload.units_max,
@@ -319,6 +320,12 @@ pub struct Run {
     /// The run of which the end made this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predecessor: Option<Box<Predecessor>>,
+    /// How many bytes the results of its events have.
+    #[serde(default)]
+    pub result_bytes: u32,
+    /// How many items are in them.
+    #[serde(default)]
+    pub result_count: u32,
     /// When it was emitted.
     pub emitted_us: i64,
     /// When its first event was acquired.
@@ -374,6 +381,9 @@ pub struct Predecessor {
     /// Who waits for the end of the chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<ChainRoot>,
+    /// How its results are read, where they have the items of the run that follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items: Option<ResultItems>,
 }
 
 impl Predecessor {
@@ -393,6 +403,11 @@ impl Predecessor {
 }
 
 impl Run {
+    /// How its items are read from the results of the run before, where they come from there.
+    pub fn result_items(&self) -> Option<&ResultItems> {
+        self.predecessor.as_ref().and_then(|before| before.items.as_ref())
+    }
+
     /// Its place in its chain, from 1.
     pub fn place(&self) -> u8 {
         self.predecessor.as_ref().map_or(1, |before| before.place.saturating_add(1))

@@ -12,7 +12,7 @@ use crate::world::*;
 
 fn followed_spec(p: &Policy) -> RunSpec {
     let when = FinishCondition::Always;
-    let on_finish = Some(OnFinish { schedule: "report".to_owned(), when, events: None });
+    let on_finish = Some(OnFinish { schedule: "report".to_owned(), when, events: None, items: None });
     RunSpec { on_finish, ..spec(10, Some(p)) }
 }
 
@@ -58,6 +58,7 @@ fn a_run_in_a_chain_that_is_cancelled_unread_ends_the_chain() {
         state: RunState::Finished,
         counts: Counts::default(),
         root,
+        items: None,
     };
     let unread =
         Run { kind: RunKind::Followed, predecessor: Some(Box::new(before)), ..run(&s, START_US + 1, 1) };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tollgate_core::handle::batch::{BATCH_MAX, TokenBatch};
 use tollgate_core::handle::change::{Changes, TokenState};
 use tollgate_core::handle::control::{Control, Message};
-use tollgate_core::handle::release::{Release, ReleaseOutcome};
+use tollgate_core::handle::release::{EventResult, Release, ReleaseOutcome};
 use tollgate_core::handle::{Effect, EventState, MessageNeeds, Options, Send, Shard};
 use tollgate_core::model::*;
 use uuid::Uuid;
@@ -323,6 +323,8 @@ impl World {
                 message: String::new(),
                 next_check_us: (kind == 2).then_some(self.now.wall_us + 5 * SECOND_US),
                 cursor: (kind == 3).then(|| "c".to_owned()),
+                result: (kind == 4)
+                    .then(|| Box::new(EventResult { body: "[1]".to_owned(), bytes: 3, items: 1 })),
             };
             self.shard.release(release, 1, self.now);
         }
@@ -409,6 +411,7 @@ impl World {
                     message: String::new(),
                     next_check_us: None,
                     cursor: None,
+                    result: None,
                 };
                 self.shard.release(release, 1, self.now);
             }

@@ -24,6 +24,7 @@ mod overlap;
 mod random;
 mod release;
 mod removed;
+mod results;
 mod retry;
 mod rooms;
 mod sight;

@@ -160,6 +160,7 @@ fn an_attempt_does_not_overtake_one_that_a_former_owner_may_send() {
         message: String::new(),
         next_check_us: None,
         cursor: None,
+        result: None,
     };
     world.tell(Control::Release { release });
     assert_eq!((world.shard.attempt_under_way(id, 0), world.held(&p)), (None, 0));

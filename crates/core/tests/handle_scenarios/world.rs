@@ -421,6 +421,7 @@ pub(crate) fn done(send: &Send) -> Release {
         message: String::new(),
         next_check_us: None,
         cursor: None,
+        result: None,
     }
 }
 

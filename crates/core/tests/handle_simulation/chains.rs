@@ -28,7 +28,7 @@ impl World {
         ];
         let when = *self.random.pick(&conditions)?;
         let events = self.random.percent(30).then(|| self.random.within(1, 4) as u32);
-        self.random.percent(30).then_some(OnFinish { schedule, when, events })
+        self.random.percent(30).then_some(OnFinish { schedule, when, events, items: None })
     }
 
     fn named(&self, id: &str) -> Option<&Stored> {

@@ -114,6 +114,7 @@ impl World {
             message: String::new(),
             next_check_us: None,
             cursor: None,
+            result: None,
         };
         if !self.chaos || !self.troubles.consumers {
             let soon_us = self.wait_us(&[0, 50_000, SECOND_US]);
@@ -206,6 +207,7 @@ impl World {
                     message: "freed".into(),
                     next_check_us: None,
                     cursor: None,
+                    result: None,
                 };
                 self.count(Seen::FreedByOperator);
                 self.model.release_called(&release);

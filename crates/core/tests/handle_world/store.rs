@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::handle::batch::{BATCH_MAX, TokenBatch};
 use tollgate_core::handle::change::{
-    Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, TokenState, Unstarted,
+    Changes, HistoryRow, Outcome, ShardPause, ShardSchedule, TokenRow, TokenState, Unstarted,
 };
 use tollgate_core::handle::control::Message;
 use tollgate_core::handle::{Context, MessageNeeds, ShardState};
@@ -20,6 +20,8 @@ pub(crate) struct Store {
     pub(crate) batches: BTreeMap<(RunId, u32), TokenBatch>,
     pub(crate) unstarted: BTreeMap<(RunId, u32), Unstarted>,
     pub(crate) history: BTreeMap<(RunId, u32), HistoryRow>,
+    /// Results of events.
+    pub(crate) results: BTreeMap<(RunId, u32), String>,
     pub(crate) policies: BTreeMap<Uuid, Policy>,
     /// When policies were deleted.
     pub(crate) policies_deleted: BTreeMap<Uuid, i64>,
@@ -60,7 +62,7 @@ impl Store {
         let runs: Vec<Run> = needs.runs.iter().filter_map(|id| self.runs.get(id)).cloned().collect();
         let dead = needs.dead.iter().flat_map(|(id, indexes)| {
             let rows = self.history.range((*id, 0)..=(*id, u32::MAX)).map(|(_, row)| row);
-            rows.filter(|row| row.outcome == tollgate_core::handle::change::Outcome::Dead)
+            rows.filter(|row| row.outcome == Outcome::Dead)
                 .filter(|row| indexes.is_empty() || indexes.contains(&row.index))
         });
         Context { specs: self.specs_of(&runs, &needs.specs), dead: dead.cloned().collect(), runs }
@@ -180,6 +182,13 @@ impl Store {
         }
         for row in &changes.history {
             self.put_history(row);
+        }
+        for row in &changes.results {
+            let ended = self.history.get(&(row.run, row.index));
+            let is_well = ended.is_some_and(|ended| ended.outcome == Outcome::Succeeded);
+            assert!(is_well, "a result of an event that has not succeeded: {row:?}");
+            let old = self.results.insert((row.run, row.index), row.body.clone());
+            assert!(old.is_none(), "an event has two results: {row:?}");
         }
         for row in &changes.schedules {
             let old = self.schedules.insert(row.uid, row.clone());

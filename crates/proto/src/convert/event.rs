@@ -1,11 +1,13 @@
 //! How events look to callers, and what releases may be.
 
+use prost_types::Value;
+use prost_types::value::Kind;
 use tollgate_core::handle::change::{HistoryRow, Outcome, TokenRow, TokenState};
-use tollgate_core::handle::release::{Release, ReleaseOutcome};
+use tollgate_core::handle::release::{EventResult, Release, ReleaseOutcome};
 use tollgate_core::model::{EventId, Run, RunId};
 
 use super::check::Check;
-use super::{names, timestamp};
+use super::{names, payload, timestamp};
 use crate::field::FieldError;
 use crate::v1;
 
@@ -120,6 +122,12 @@ pub fn release_to_core(
         let given = message.next_check_time.as_ref().map(ToString::to_string).unwrap_or_default();
         check.refuse("next_check_time", given, "none with another outcome than SUCCEEDED");
     }
+    let result = check.keep(result(&check.path("result"), message.result.as_ref())).flatten();
+    let ends_well = outcome == ReleaseOutcome::Succeeded && next_check_us.is_none();
+    if let Some(given) = result.as_ref().filter(|_| !ends_well) {
+        let given = format!("{} bytes", given.bytes);
+        check.refuse("result", given, "none with another outcome than SUCCEEDED, or with next_check_time");
+    }
     check.finish(Some(Release {
         run,
         index,
@@ -128,5 +136,18 @@ pub fn release_to_core(
         message: message.message.clone(),
         next_check_us,
         cursor: message.cursor.clone(),
+        result,
     }))
+}
+
+/// A result in `field`, in clear.
+fn result(field: &str, value: Option<&Value>) -> Result<Option<Box<EventResult>>, FieldError> {
+    let Some(given) = value else { return Ok(None) };
+    let body = payload::to_core(field, value)?.json.to_string();
+    let items = match &given.kind {
+        Some(Kind::ListValue(list)) => list.values.len(),
+        _ => 1,
+    };
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    Ok(Some(Box::new(EventResult { bytes: count(body.len()), items: count(items), body })))
 }

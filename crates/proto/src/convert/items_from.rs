@@ -65,10 +65,7 @@ fn http_to_core(check: &mut Check, given: &v1::HttpItems, stored: Option<&HttpIt
         ("next_field", &given.next_field),
         ("next_parameter", &given.next_parameter),
     ] {
-        if value.len() > NAME_MAX_BYTES || value.chars().any(char::is_control) {
-            let expected = format!("at most {NAME_MAX_BYTES} bytes, without control characters");
-            check.refuse(&format!("items_from.http.{name}"), value, expected);
-        }
+        member_name(check, &format!("items_from.http.{name}"), value);
     }
     if !given.items_field.is_empty() && !matches!(format, None | Some(ListFormat::Json)) {
         let expected = "none but with the format JSON: it is the member of an object";
@@ -97,6 +94,13 @@ fn http_to_core(check: &mut Check, given: &v1::HttpItems, stored: Option<&HttpIt
             ItemsFrom::DEADLINE_MS,
             &target::DEADLINE_MS,
         ),
+    }
+}
+
+/// The name of a member, a column or a parameter.
+pub(super) fn member_name(check: &mut Check, field: &str, name: &str) {
+    if name.len() > NAME_MAX_BYTES || name.chars().any(char::is_control) {
+        check.refuse(field, name, format!("at most {NAME_MAX_BYTES} bytes, without control characters"));
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use tollgate_core::model::{EVENTS_MAX, FinishCondition, OnFinish};
+use tollgate_core::model::{EVENTS_MAX, FinishCondition, OnFinish, ResultItems};
 
 use super::check::Check;
+use super::items_from::member_name;
 use super::{Name, names};
 use crate::v1;
 
@@ -24,7 +25,24 @@ pub(super) fn to_core(check: &mut Check, message: Option<&v1::OnFinish>, name: &
         v1::FinishCondition::Always => FinishCondition::Always,
     };
     let events = message.events.map(|events| check.number("on_finish.events", Some(events), 1, &EVENTS));
-    next.map(|next| OnFinish { schedule: next.id, when, events })
+    let items = message.items_from_results.as_ref().map(|items| result_items(check, items));
+    if let (Some(events), Some(_)) = (events, &items) {
+        check.refuse(
+            "on_finish.events",
+            events,
+            "none with items_from_results, which say how many events there are",
+        );
+    }
+    next.map(|next| OnFinish { schedule: next.id, when, events, items })
+}
+
+/// How items are read from results.
+fn result_items(check: &mut Check, message: &v1::ItemsFromResults) -> ResultItems {
+    let v1::ItemsFromResults { key_field, units_field } = message;
+    for (field, name) in [("key_field", key_field), ("units_field", units_field)] {
+        member_name(check, &format!("on_finish.items_from_results.{field}"), name);
+    }
+    ResultItems { key_field: key_field.clone(), units_field: units_field.clone() }
 }
 
 /// As callers see it.
@@ -39,5 +57,9 @@ pub(super) fn to_message(on_finish: Option<&OnFinish>, namespace: &str) -> Optio
         }
         .into(),
         events: on_finish.events,
+        items_from_results: on_finish.items.as_ref().map(|items| v1::ItemsFromResults {
+            key_field: items.key_field.clone(),
+            units_field: items.units_field.clone(),
+        }),
     })
 }

@@ -13,7 +13,7 @@ use super::{Ask, Driver, Engine, Statement, Tx, Whom, sql};
 use crate::StoreError;
 use crate::failure::Failure;
 use crate::items::{ItemRun, ItemStore, StoredSubmission, SubmissionStore};
-use crate::rows::{ItemPageRow, SubmissionRow, all};
+use crate::rows::{ItemPageRow, SubmissionRow, all, results};
 
 /// How many pages one transaction removes.
 pub(super) const PAGES_AT_ONCE: i64 = 64;
@@ -140,6 +140,21 @@ impl<D: Driver> ItemStore for D {
             .bind(index(from_index))
             .bind(i64::from(limit));
         all(self.rows::<ItemPageRow>(Whom::People, ask).await?)
+    }
+
+    async fn results(
+        &self,
+        shard: u16,
+        run: RunId,
+        from_index: u32,
+        limit: u32,
+    ) -> Result<Vec<(u32, String)>, StoreError> {
+        let ask = Ask::new(sql!("results_list"))
+            .bind(i32::from(shard))
+            .bind(run.0)
+            .bind(index(from_index))
+            .bind(i64::from(limit));
+        results(run, self.rows(Whom::People, ask).await?)
     }
 }
 

@@ -7,9 +7,10 @@ use futures::FutureExt as _;
 use tollgate_core::model::RunId;
 use uuid::Uuid;
 
+use super::items::index;
 use super::{Ask, Driver, Whom, only, sql};
 use crate::StoreError;
-use crate::seal::{SealStore, StoredItemRun, StoredSchedule, StoredSpec};
+use crate::seal::{SealStore, StoredItemRun, StoredResult, StoredSchedule, StoredSpec};
 
 #[async_trait]
 impl<D: Driver> SealStore for D {
@@ -142,6 +143,46 @@ impl<D: Driver> SealStore for D {
                         None => Ask::new(sql!("item_runs_replace")).bind(i32::from(shard)).bind(run.0),
                     };
                     replaced += tx.execute(ask.bind(new.clone()).bind(old.clone())).await?;
+                }
+                Ok(replaced)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn stored_results(
+        &self,
+        shard: u16,
+        after: Option<(RunId, u32)>,
+        limit: u32,
+    ) -> Result<Vec<StoredResult>, StoreError> {
+        let (run, index) = after.map_or((RunId::default(), -1), |(run, index)| (run, self::index(index)));
+        let ask = Ask::new(sql!("results_stored")).bind(i32::from(shard)).bind(run.0).bind(index);
+        let rows: Vec<(Uuid, i32, String)> = self.rows(Whom::People, ask.bind(i64::from(limit))).await?;
+        let stored = |(run, index, body)| {
+            Some(StoredResult { run: RunId(run), index: u32::try_from(index).ok()?, body })
+        };
+        Ok(rows.into_iter().filter_map(stored).collect())
+    }
+
+    async fn replace_results(
+        &self,
+        shard: u16,
+        rows: Vec<(StoredResult, String)>,
+    ) -> Result<u64, StoreError> {
+        let rows = Arc::new(rows);
+        self.run_tx(Whom::People, "replace_results", move |mut tx| {
+            let rows = Arc::clone(&rows);
+            async move {
+                D::before_secrets_go(&mut tx).await?;
+                let mut replaced = 0;
+                for (old, new) in rows.iter() {
+                    let ask = Ask::new(sql!("results_replace"))
+                        .bind(i32::from(shard))
+                        .bind(old.run.0)
+                        .bind(index(old.index));
+                    replaced += tx.execute(ask.bind(new.clone()).bind(old.body.clone())).await?;
                 }
                 Ok(replaced)
             }

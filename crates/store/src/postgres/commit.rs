@@ -137,6 +137,7 @@ async fn write_rest(connection: &mut PgConnection, shard: i32, rows: &ChangeRows
     delete_events(connection, sql!("tokens_delete"), shard, &rows.tokens_gone).await?;
     put(connection, sql!("tokens_put"), shard, &rows.tokens_put).await?;
     delete_events(connection, sql!("history_delete"), shard, &rows.history_gone).await?;
+    put(connection, sql!("results_put"), shard, &rows.results).await?;
     write_plan(connection, shard, rows).await?;
     insert_skipped(&mut tx(connection), &rows.skipped).await?;
     if let Some(pause) = &rows.pause {

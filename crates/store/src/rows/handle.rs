@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::batch::BatchRecord;
 use super::ended::{EndedRecord, pack};
+use super::result::ResultRecord;
 use super::unstarted::UnstartedRow;
 use super::{
     RunRow, SkippedRow, Word, corrupt, count, int, json, parse, run_rows, shard_of, skipped_rows, text,
@@ -330,6 +331,7 @@ pub(crate) struct ChangeRows {
     pub(crate) unstarted_gone: Vec<EventKey>,
     pub(crate) ended: Vec<EndedRecord>,
     pub(crate) history: Vec<HistoryRecord>,
+    pub(crate) results: Vec<ResultRecord>,
     pub(crate) history_gone: Vec<EventKey>,
     pub(crate) schedules: Vec<ScheduleBody>,
     pub(crate) schedules_gone: Vec<Uuid>,
@@ -347,7 +349,7 @@ impl ChangeRows {
         let batches = self.batches_new.len() + self.batches_changed.len() + self.batches_gone.len();
         let tokens = self.tokens_put.len() + self.tokens_gone.len();
         let unstarted = self.unstarted_put.len() + self.unstarted_gone.len();
-        let history = self.ended.len() + self.history.len() + self.history_gone.len();
+        let history = self.ended.len() + self.history.len() + self.history_gone.len() + self.results.len();
         runs + batches
             + tokens
             + unstarted
@@ -398,6 +400,7 @@ impl ChangeRows {
             unstarted_gone,
             ended,
             history,
+            results: changes.results.iter().map(ResultRecord::from).collect(),
             history_gone: keys(&changes.history_gone),
             schedules,
             schedules_gone: changes.schedules_gone.clone(),
@@ -417,6 +420,7 @@ impl ChangeRows {
             && (self.runs_new.is_empty() && self.tokens_put.is_empty() && self.tokens_gone.is_empty())
             && (self.history_gone.is_empty() && self.schedules.is_empty() && self.policies.is_empty())
             && (self.inbox_new.is_empty()
+                && self.results.is_empty()
                 && self.skipped.is_empty()
                 && self.pause.is_none()
                 && self.policies_deleted.is_empty());

@@ -41,6 +41,8 @@ row! {
             lost: i32,
             cursor_in: Option<String>,
             cursor_out: Option<String>,
+            result_bytes: i32,
+            result_count: i32,
             started_us: Option<i64>,
             finished_us: Option<i64>,
         }
@@ -78,6 +80,8 @@ impl From<&Run> for RunRow {
             lost: int(run.counts.lost),
             cursor_in: run.cursor_in.as_deref().map(text),
             cursor_out: run.cursor_out.as_deref().map(text),
+            result_bytes: int(run.result_bytes),
+            result_count: int(run.result_count),
             emitted_us: run.emitted_us,
             units_max: int(run.units_max),
             // It is made of numbers, words and an id: that cannot fail.
@@ -135,6 +139,8 @@ fn read_run(row: RunRow) -> Result<Run, (&'static str, String)> {
         },
         cursor_in: row.cursor_in,
         cursor_out: row.cursor_out,
+        result_bytes: count("result_bytes", row.result_bytes)?,
+        result_count: count("result_count", row.result_count)?,
         emitted_us: row.emitted_us,
         units_max: count("units_max", row.units_max)?,
         predecessor: row.predecessor.as_deref().map(|text| parse("predecessor", text)).transpose()?,

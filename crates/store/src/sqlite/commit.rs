@@ -42,6 +42,7 @@ async fn write_rest(connection: &mut SqliteConnection, shard: i32, rows: &Change
     carry_out(connection, sql!("tokens_delete"), shard, &rows.tokens_gone).await?;
     carry_out(connection, sql!("tokens_put"), shard, &rows.tokens_put).await?;
     carry_out(connection, sql!("history_delete"), shard, &rows.history_gone).await?;
+    carry_out(connection, sql!("results_put"), shard, &rows.results).await?;
     write_plan(connection, shard, rows).await?;
     insert_skipped(&mut tx(connection), &rows.skipped).await?;
     if let Some(pause) = &rows.pause {

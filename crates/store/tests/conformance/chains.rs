@@ -15,7 +15,7 @@ use super::samples::{NOON_US, commit, delete, put, run, schedule, take};
 fn before(id: &str, next: &str) -> Schedule {
     let when = FinishCondition::AnyFailed;
     Schedule {
-        on_finish: Some(OnFinish { schedule: next.to_owned(), when, events: Some(3) }),
+        on_finish: Some(OnFinish { schedule: next.to_owned(), when, events: Some(3), items: None }),
         ..schedule(id)
     }
 }
@@ -30,6 +30,10 @@ fn predecessor() -> Predecessor {
         state: RunState::Finished,
         counts: Counts { succeeded: 4, lost: 1, ..Counts::default() },
         root: Some(ChainRoot { shard: 6, schedule_uid: Uuid::from_u128(7), run }),
+        items: Some(tollgate_core::model::ResultItems {
+            key_field: "tenant".to_owned(),
+            ..Default::default()
+        }),
     }
 }
 

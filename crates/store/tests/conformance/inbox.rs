@@ -159,6 +159,11 @@ pub(crate) async fn all_messages_round_trip(place: &Place) {
                 message: "later\u{0}".to_owned(),
                 next_check_us: Some(NOON_US),
                 cursor: Some("c".to_owned()),
+                result: Some(Box::new(tollgate_core::handle::release::EventResult {
+                    body: "[1]".to_owned(),
+                    bytes: 3,
+                    items: 1,
+                })),
             },
         },
     ];

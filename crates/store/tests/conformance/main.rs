@@ -42,6 +42,7 @@ mod prune;
 mod random;
 mod replay;
 mod requests;
+mod results;
 mod samples;
 mod seal;
 mod shard;
@@ -106,6 +107,8 @@ conformance! {
         launches_with_runs_are_found skips_are_recorded_once_and_forgotten missed_triggers_are_counted_by_schedule;
     requests: a_request_is_answered_once a_request_goes_on_from_where_it_was
         what_cannot_be_handed_over_leaves_no_request of_many_at_once_one_answers_a_request old_requests_go;
+    results: results_are_written_with_their_ends_and_once results_go_with_their_runs
+        results_are_replaced_where_nobody_was_faster;
     done: schedules_that_may_be_done_are_found_page_by_page runs_that_are_left_are_counted;
     claimed: who_has_lost_a_task_hands_nothing_over;
     seal: stored_rows_come_in_pages_and_in_order items_of_schedules_are_replaced_with_the_rest

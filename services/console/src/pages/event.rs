@@ -110,11 +110,14 @@ fn reasons(why: &v1::Explanation, open: bool) -> Markup {
 /// Whose it is, how many tokens it takes, what it carries.
 fn load(event: &v1::Event) -> Markup {
     html! {
-        @if !event.key.is_empty() || event.units > 1 || !event.data.is_empty() {
+        @if !event.key.is_empty() || event.units > 1 || !event.data.is_empty() || !event.result.is_empty() {
             dl.facts #load {
                 @if !event.key.is_empty() { dt { "Key" } dd { (event.key) } }
                 @if event.units > 1 { dt { "Tokens" } dd { (event.units) } }
                 @if !event.data.is_empty() { dt { "Item" } dd { code { (shortened(&event.data, ITEM_CHARS)) } } }
+                @if !event.result.is_empty() {
+                    dt { "Result" } dd { code { (shortened(&event.result, ITEM_CHARS)) } }
+                }
             }
         }
     }

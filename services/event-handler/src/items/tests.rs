@@ -60,6 +60,10 @@ impl ItemStore for Fake {
     async fn item_page_keys(&self, _: u16, _: RunId, _: u32, _: u32) -> Result<Vec<ItemPage>, StoreError> {
         Ok(self.pages.clone())
     }
+
+    async fn results(&self, _: u16, _: RunId, _: u32, _: u32) -> Result<Vec<(u32, String)>, StoreError> {
+        Ok(Vec::new())
+    }
 }
 
 fn of(namespace: &str, run: u128, index: u32) -> ItemRef {

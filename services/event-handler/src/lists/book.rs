@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tollgate_core::model::{DAY_US, ItemsFrom, Run, RunId};
 use tollgate_core::trouble::Unlisted;
 use uuid::Uuid;
@@ -30,11 +30,11 @@ struct Book {
 
 /// See the head of this file. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Lists(Arc<(Mutex<Book>, Semaphore)>);
+pub(crate) struct Lists(Arc<(Mutex<Book>, Semaphore, Notify)>);
 
 impl Default for Lists {
     fn default() -> Self {
-        Self(Arc::new((Mutex::default(), Semaphore::new(1))))
+        Self(Arc::new((Mutex::default(), Semaphore::new(1), Notify::new())))
     }
 }
 
@@ -128,6 +128,16 @@ impl Lists {
     /// this never is.
     pub(super) async fn turn_to_write(&self) -> Option<SemaphorePermit<'_>> {
         self.0.1.acquire().await.ok()
+    }
+
+    /// A run waits for its items that are there already.
+    pub(crate) fn hurry(&self) {
+        self.0.2.notify_one();
+    }
+
+    /// Comes to an end once somebody is in a hurry.
+    pub(super) async fn hurried(&self) {
+        self.0.2.notified().await;
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {

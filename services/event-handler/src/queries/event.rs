@@ -31,7 +31,7 @@ pub(crate) struct RunView {
 impl RunView {
     /// Whether its events carry anything of their own.
     pub(super) fn has_items(&self) -> bool {
-        self.spec.is_some() || self.run.kind == RunKind::Submitted
+        self.spec.is_some() || self.run.kind == RunKind::Submitted || self.run.result_items().is_some()
     }
 
     /// Whether an event has this key whose item has `of_item`, which may be empty.
@@ -57,7 +57,7 @@ impl Shared {
         let delay_us = spec.as_ref().map_or(0, |spec| spec.start_delay_us(&run));
         let key = spec.as_ref().map(|spec| spec.key().to_owned()).unwrap_or_default();
         let units = spec.as_ref().filter(|_| run.policy_uid.is_some()).map_or(0, |spec| spec.units);
-        let spec = spec.filter(|spec| spec.items_of(run.kind) == ItemsIn::Spec);
+        let spec = spec.filter(|spec| spec.items_of(&run) == ItemsIn::Spec);
         Ok(RunView { stagger, delay_us, key, units, run, spec })
     }
 
@@ -101,7 +101,9 @@ impl Shared {
         let view = self.view(run).await?;
         let mut events = self.events(&view, event.index, 1).await?;
         self.add_items(&view, &mut events, true).await;
-        events.into_iter().next().ok_or_else(unknown)
+        let mut event = events.into_iter().next().ok_or_else(unknown)?;
+        self.add_result(&view.run, &mut event).await?;
+        Ok(event)
     }
 
     /// Adds the keys and the units of their items to events of a run, by ascending index; their data too, where that is wanted.

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use prost_types::{Duration, Timestamp};
-use tollgate_proto::v1;
+use tollgate_proto::{convert, v1};
 
 use super::rows::word;
 use super::when::{both, duration, moment_or_span, parse_span};
@@ -44,6 +44,10 @@ pub(crate) struct ReleaseArgs {
     #[arg(long, value_name = "TEXT")]
     cursor: Option<String>,
 
+    /// The result of the work, as JSON: items for the run that follows
+    #[arg(long, value_name = "JSON")]
+    result: Option<String>,
+
     /// The attempt to release; the one in flight by default
     #[arg(long, value_name = "N")]
     attempt: Option<u32>,
@@ -84,6 +88,7 @@ pub(crate) async fn run(session: Session, args: ReleaseArgs) -> anyhow::Result<(
         message: args.message,
         next_check_time,
         cursor: args.cursor,
+        result: result(args.result.as_deref())?,
     };
     let answer = session.handler().release_token(request).await;
     let answer = answer.map_err(|status| session.failure(format!("release {name}"), status))?.into_inner();
@@ -112,6 +117,15 @@ pub(crate) async fn extend(session: Session, args: ExtendArgs) -> anyhow::Result
     session.printer.message(&answer, |answer| {
         format!("silence is allowed for {}\n", duration(answer.remaining.as_ref()))
     })
+}
+
+fn result(text: Option<&str>) -> anyhow::Result<Option<prost_types::Value>> {
+    let read = |text| {
+        let value: serde_json::Value = serde_json::from_str(text)
+            .map_err(|error| Usage(format!("--result: {text:?} is not allowed, expected JSON: {error}")))?;
+        Ok(convert::payload::from_json(&value))
+    };
+    text.map(read).transpose()
 }
 
 fn next_check(now_us: i64, text: Option<&str>) -> anyhow::Result<Option<Timestamp>> {

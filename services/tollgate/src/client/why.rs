@@ -11,6 +11,9 @@ use super::table::{Cell, Table, pairs};
 use super::when::{duration, relative};
 use super::{Session, names, rows, why_chain};
 
+/// The most characters of a result that are shown.
+const RESULT_CHARS: usize = 500;
+
 /// Arguments of `why`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WhyArgs {
@@ -47,10 +50,21 @@ fn text(now_us: i64, explanation: &v1::Explanation) -> String {
             ("attempt", event.attempt.to_string()),
             ("launch", super::when::both(now_us, event.launch_time.as_ref())),
         ]));
+        if !event.result.is_empty() {
+            text.push_str(&pairs(&[("result", shortened(&event.result))]));
+        }
         text.push('\n');
     }
     text.push_str(&reasons(now_us, explanation));
     text
+}
+
+/// As much of a result as fits on some lines of a terminal; `-o json` has all of it.
+fn shortened(result: &str) -> String {
+    if result.chars().count() <= RESULT_CHARS {
+        return result.to_owned();
+    }
+    result.chars().take(RESULT_CHARS).chain(['…']).collect()
 }
 
 /// The explanation without the event itself.
