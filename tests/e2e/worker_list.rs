@@ -11,7 +11,7 @@ use tollgate_proto::v1::worker_service_client::WorkerServiceClient;
 use tollgate_proto::v1::{
     AcquireEventsRequest, AcquireEventsResponse, ExplainEventRequest, ExtendTokenRequest,
     ListTroublesRequest, ListWorkersRequest, PullTarget, ReasonCode, ReleaseTokenRequest, Schedule, Target,
-    TriggerScheduleRequest, Trouble, TroubleKind, TroubleSeverity, WorkRequest, WorkerHello,
+    TriggerScheduleRequest, Trouble, TroubleSeverity, WorkRequest, WorkerHello,
 };
 use tonic::Code;
 use tonic::transport::Channel;

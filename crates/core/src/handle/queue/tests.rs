@@ -14,7 +14,7 @@ fn next(queue: &mut Queue, holds: impl Fn(Work) -> Option<Group>) -> Option<Work
 
 /// As many lanes come back as `left` says.
 fn begin_round(queue: &mut Queue, freed: Freed, left: impl Fn(Work, Group) -> u32) {
-    queue.begin_round(freed, |work, group| Room::of_starts(left(work, group)), |_| 1);
+    queue.begin_round((freed, Vec::new()), |work, group| Room::of_starts(left(work, group)), |_| 1);
 }
 
 fn run(n: u128) -> RunId {
@@ -287,7 +287,11 @@ fn what_is_left_of_a_key_is_kept_for_the_first_that_waits_for_it() {
     };
     let next = |queue: &mut Queue, left| queue.next(key(left), |_| 1, 100);
     let freed = |queue: &mut Queue, left: u32| {
-        queue.begin_round(Freed::Some([7].into()), |_, _| Room { tokens: left, ..Room::ALL }, takes);
+        queue.begin_round(
+            (Freed::Some([7].into()), Vec::new()),
+            |_, _| Room { tokens: left, ..Room::ALL },
+            takes,
+        );
     };
     let work = |n| Work::Next(run(n), 7);
     let mut queue = Queue::default();
@@ -320,7 +324,7 @@ fn what_is_left_of_a_key_is_kept_for_the_first_that_waits_for_it() {
     assert_eq!(next(&mut queue, 3), None);
     queue.remove_run(lane(1), 0, run(1));
     assert!(queue.is_open());
-    queue.begin_round(NOBODY, |_, _| Room { tokens: 3, ..Room::ALL }, takes);
+    queue.begin_round((NOBODY, Vec::new()), |_, _| Room { tokens: 3, ..Room::ALL }, takes);
     assert_eq!(next(&mut queue, 3), Some(Next::Start(work(2), 1)));
     queue.remove_run(lane(2), 0, run(2));
     assert!(queue.short.is_empty() && queue.held.is_empty());
