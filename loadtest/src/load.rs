@@ -11,14 +11,15 @@ use tollgate_proto::v1::submit_items_request::Part;
 use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
-    Http2, HttpBatch, HttpTarget, Interval, Item, Items, KeyLimits, OnFinish, Policy, ReleaseMode, Schedule,
-    SqsTarget, SubmissionHeader, SubmitItemsRequest, Target, Trigger,
+    Http2, HttpBatch, HttpTarget, Interval, Item, Items, KeyLimits, OnFinish, Policy, PullTarget,
+    ReleaseMode, Schedule, SqsTarget, SubmissionHeader, SubmitItemsRequest, Target, Trigger,
 };
 
 use crate::generate::ZONES;
 use crate::scenario::{Kind, Variant};
 use crate::service::NAMESPACE;
 use crate::sink::lane::{Protocol, Release};
+use crate::sink::worker;
 
 /// Further ahead than any load test lasts, in seconds.
 const NEVER_S: i64 = 300 * 86_400;
@@ -295,6 +296,9 @@ fn target(protocol: Protocol, port: u16, group: u64, release: Release) -> Target
             region: "eu-central-1".to_owned(),
             ..SqsTarget::default()
         }),
+        Protocol::Pull => {
+            TargetKind::Pull(PullTarget { queue: worker::queue(port), ..PullTarget::default() })
+        }
     };
     let mode = match release {
         Release::OnResponse => ReleaseMode::OnResponse,

@@ -7,6 +7,7 @@ pub(crate) mod event;
 pub(crate) mod lane;
 pub(crate) mod record;
 mod release;
+pub(crate) mod worker;
 
 use std::io::Write as _;
 use std::sync::{Arc, LazyLock};
@@ -74,7 +75,7 @@ pub(crate) fn run(args: &SinkArgs) -> anyhow::Result<()> {
 async fn serve(lanes: Vec<Lane>, server: &str) -> anyhow::Result<()> {
     let channel = Endpoint::from_shared(server.to_owned()).context("--server")?.connect_lazy();
     let records = Arc::new(Records::default());
-    let releaser = Releaser::new(channel, records.clone());
+    let releaser = Releaser::new(channel.clone(), records.clone());
     let mut ready = Ready { control: 0, lanes: Vec::new() };
     for (number, lane) in lanes.into_iter().enumerate() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -86,6 +87,11 @@ async fn serve(lanes: Vec<Lane>, server: &str) -> anyhow::Result<()> {
             records: records.clone(),
             releaser: releaser.clone(),
         };
+        if consumer.lane.protocol == Protocol::Pull {
+            let queue = worker::queue(listener.local_addr()?.port());
+            worker::start(channel.clone(), &queue, &Arc::new(consumer));
+            continue;
+        }
         tokio::spawn(accept(listener, is_http2, Arc::new(consumer), Consumer::take));
     }
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -145,6 +151,7 @@ impl Consumer {
                 let explicit = self.lane.release != Release::OnResponse;
                 Some((if explicit { StatusCode::ACCEPTED } else { StatusCode::OK }, Bytes::new()))
             }
+            Protocol::Pull => None,
             Protocol::Sqs => match sqs::Batch::read(&body) {
                 Some(batch) => {
                     let bodies = batch.entries.iter().map(|entry| entry.body.as_bytes());

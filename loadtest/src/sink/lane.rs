@@ -15,6 +15,8 @@ pub(crate) enum Protocol {
     HttpBatch,
     /// SendMessageBatch of SQS's JSON protocol.
     Sqs,
+    /// Workers that pull, by gRPC streams.
+    Pull,
 }
 
 /// How a token comes back.

@@ -46,6 +46,11 @@ impl Releaser {
         self.records.done(number, wall_us());
         let answer = self.client.clone().release_token(request).await;
         let released = answer.is_ok_and(|answer| answer.into_inner().status() == ReleaseStatus::Released);
+        self.ended(released);
+    }
+
+    /// Notes how a release ended that was made elsewhere.
+    pub(crate) fn ended(&self, released: bool) {
         let count = if released { &self.released } else { &self.refused };
         count.fetch_add(1, Ordering::Relaxed);
     }

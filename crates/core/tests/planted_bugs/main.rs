@@ -24,13 +24,14 @@ mod emit;
 mod handle;
 mod own;
 mod plan;
+mod rooms;
 mod units;
 
 use edit::Planted;
 
 /// The bugs of all modules.
 fn all() -> Vec<Planted> {
-    [plan::BUGS, emit::BUGS, handle::BUGS, units::BUGS, own::BUGS].concat()
+    [plan::BUGS, emit::BUGS, handle::BUGS, units::BUGS, rooms::BUGS, own::BUGS].concat()
 }
 
 #[test]
