@@ -1,7 +1,7 @@
 //! What no worker of any process is able to do, and since when.
 //!
-//! In: what owners here wait for, who is connected here, what other processes answer. Out: pools that nobody is able to do, with what
-//! those lack that are there. Not here: whether that is a trouble yet.
+//! In: what owners here wait for, who is connected here, what other processes answer. Out: pools that nobody is able to do, with
+//! what those lack that are there. Not here: whether that is a trouble yet.
 
 use std::collections::BTreeMap;
 
