@@ -12,6 +12,7 @@ mod lack;
 mod service;
 mod sessions;
 mod stream;
+mod unable;
 
 #[cfg(test)]
 mod tests;
@@ -19,5 +20,5 @@ mod tests;
 pub(crate) use desk::{Desk, RoomUnit};
 pub(crate) use elsewhere::Elsewhere;
 pub(crate) use handing::Outcome;
-pub(crate) use lack::Unable;
 pub use service::Workers;
+pub(crate) use unable::Unable;

@@ -318,8 +318,6 @@ mod tests {
             "key revoke 0123456789abcdef",
             "ping --timeout 4s --api-key k --ca a.pem --cert b.pem --key c.pem",
             "troubles -a --filter severity=CRITICAL --limit 0",
-            "workers",
-            "workers render -n team -o wide -w",
             "status -a --shards --timeout 5s --server http://localhost:1 --actor me",
             "status -A -o wide --watch --interval 5s --color never",
             "-n team get schedules -A -o name -w",
@@ -337,6 +335,13 @@ mod tests {
         ] {
             let words = line.split(' ').map(|word| word.replace('_', " "));
             Cli::try_parse_from(std::iter::once("tollgate".to_owned()).chain(words)).unwrap();
+        }
+    }
+
+    #[test]
+    fn workers_are_asked_for_with_or_without_a_queue() {
+        for line in ["workers", "workers render -n team -o wide -w"] {
+            Cli::try_parse_from(std::iter::once("tollgate").chain(line.split(' '))).unwrap();
         }
     }
 

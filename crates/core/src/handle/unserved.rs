@@ -19,8 +19,8 @@ const UNSERVED_MAX: usize = 1_000;
 const UNKNOWN_US: i64 = 15 * SECOND_US;
 
 impl Shard {
-    /// Adds to what is seen of the shard what waits for room of these pools, which no worker is able to do. As long as the shard is
-    /// new, nobody knows that of the others.
+    /// Adds to what is seen of the shard what waits for room of these pools, which no worker is able to do. As long as the shard
+    /// is new, nobody knows that of the others.
     pub fn see_unserved(&self, sight: &mut Sight, pools: &BTreeSet<u128>, now: Now) {
         let is_new = now.mono_us.saturating_sub(self.since_us) < UNKNOWN_US;
         let mut found: BTreeMap<(Uuid, u128), Unserved> = BTreeMap::new();

@@ -334,6 +334,20 @@ fn index_entries(schedule: &v1::Schedule, children: &[v1::ScheduleChild]) -> Mar
     }
 }
 
+fn goes_to(visit: &Visit, target: Option<&v1::target::Target>) -> Markup {
+    html! {
+        @match target {
+            Some(v1::target::Target::Http(http)) => { code { "POST " (http.url) } }
+            Some(v1::target::Target::Sqs(sqs)) => { code { (sqs.queue_url) } }
+            Some(v1::target::Target::Pull(pull)) => {
+                "workers that take events of " a href=(workers(&visit.ns, &pull.queue)) { (pull.queue) }
+                @if !pull.requires.is_empty() { ", with " code { (pull.requires.join(", ")) } }
+            }
+            None => { "nowhere" }
+        }
+    }
+}
+
 fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
     let target = schedule.target.as_ref().and_then(|target| target.target.as_ref());
     let list = schedule.items_from.as_ref().and_then(|from| from.source.as_ref());
@@ -362,15 +376,7 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                 dt { "Priority" } dd { (schedule.priority.unwrap_or(5)) " of 0 to 9" }
                 dt { "Goes to" }
                 dd {
-                    @match target {
-                        Some(v1::target::Target::Http(http)) => { code { "POST " (http.url) } }
-                        Some(v1::target::Target::Sqs(sqs)) => { code { (sqs.queue_url) } }
-                        Some(v1::target::Target::Pull(pull)) => {
-                            "workers that take events of " a href=(workers(&visit.ns, &pull.queue)) { (pull.queue) }
-                            @if !pull.requires.is_empty() { ", with " code { (pull.requires.join(", ")) } }
-                        }
-                        None => { "nowhere" }
-                    }
+                    (goes_to(visit, target))
                 }
                 @if let Some(v1::items_from::Source::Http(list)) = list {
                     dt { "Its items come from" }

@@ -12,9 +12,6 @@ use crate::answers::Addressed;
 use crate::attempts::Attempt;
 use crate::routes::Input;
 
-/// For so long no process has had a worker that is able to do it before that is said: one that has some says so more often.
-const UNABLE_MIN_US: i64 = 4 * SECOND_US;
-
 impl Shared {
     /// Everything that is known of why an event is where it is. `name` is the caller's own text.
     pub(crate) async fn explain(&self, name: &str, at: &Addressed) -> Result<v1::Explanation, Status> {
@@ -94,9 +91,9 @@ impl Shared {
     /// A reason without the tokens that somebody may have quoted, with what is known of workers.
     fn in_words(&self, shard: u16, given: &Reason, now_us: i64) -> v1::Reason {
         if let Reason::NoRoom { pool, .. } = given
-            && let Some(unable) = self.desk.unable(UNABLE_MIN_US).remove(pool)
+            && let Some(words) = self.desk.nobody_is_able(*pool)
         {
-            return reason(v1::ReasonCode::NoRoom, unable.words);
+            return reason(v1::ReasonCode::NoRoom, words);
         }
         let Reason::TargetRefuses(refusal) = given else { return in_words(given, now_us) };
         let words = self.without_seal(shard, refusal.event, refusal.words.clone());

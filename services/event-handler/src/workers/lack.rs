@@ -3,20 +3,7 @@
 //! In: the sets of labels that there are, what is required, and the same of other processes. Out: which labels nobody has, and
 //! which of those that are there may be meant. Not here: for how long that has been so.
 
-use std::collections::BTreeMap;
-
 use tollgate_core::nearest::nearest;
-
-use super::desk::{Desk, PoolOf};
-
-/// What no worker is able to do.
-#[derive(Clone, Debug)]
-pub(crate) struct Unable {
-    /// Since when (wall clock).
-    pub(crate) since_us: i64,
-    /// What those lack that are there.
-    pub(crate) words: String,
-}
 
 /// What those lack that are there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,32 +69,6 @@ impl Lack {
             near => format!("; {} is a label that one has: is that meant?", near.join(" or ")),
         };
         format!("no worker of the queue {queue} is connected that has {has}{meant}")
-    }
-}
-
-impl Desk {
-    /// Pools of which something has waited so long, in microseconds, without any worker of any process that is able to do it.
-    pub(crate) fn unable(&self, for_us: i64) -> BTreeMap<u128, Unable> {
-        let now = self.now();
-        let until_us = now.mono_us - for_us;
-        let state = self.state();
-        let is_unable = |(pool, of): &(&u128, &PoolOf)| {
-            of.known_us <= until_us
-                && state.book.lacking(**pool, &of.queue) > 0
-                && !state.book.is_able(&of.queue, &of.requires)
-        };
-        let unable = state.pools.iter().filter(is_unable).map(|(pool, of)| {
-            let lack = state.book.lack(&of.queue, &of.requires);
-            let lack = self.elsewhere().lack(*pool).iter().fold(lack, Lack::and);
-            let words = lack.words(&of.queue.queue, &of.requires);
-            (*pool, Unable { since_us: now.wall_us - (now.mono_us - of.known_us), words })
-        });
-        unable.collect()
-    }
-
-    /// What the workers of this process lack for events of a pool.
-    pub(super) fn lack(&self, of: &PoolOf) -> Lack {
-        self.state().book.lack(&of.queue, &of.requires)
     }
 }
 
