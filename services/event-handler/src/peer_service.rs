@@ -146,16 +146,14 @@ impl HandlerPeerService for PeerService {
         &self,
         request: Request<v1::TakeRoomRequest>,
     ) -> Result<Response<v1::TakeRoomResponse>, Status> {
-        let desk = &self.shared.desk;
-        desk.elsewhere().lend(desk, request.into_inner()).await.map(Response::new)
+        self.shared.desk.lend(request.into_inner()).await.map(Response::new)
     }
 
     async fn return_room(
         &self,
         request: Request<v1::ReturnRoomRequest>,
     ) -> Result<Response<v1::ReturnRoomResponse>, Status> {
-        let desk = &self.shared.desk;
-        desk.elsewhere().returned(desk, &request.into_inner().rooms);
+        self.shared.desk.returned(&request.into_inner().rooms);
         Ok(Response::new(v1::ReturnRoomResponse {}))
     }
 
@@ -163,8 +161,7 @@ impl HandlerPeerService for PeerService {
         &self,
         request: Request<v1::GiveEventRequest>,
     ) -> Result<Response<v1::GiveEventResponse>, Status> {
-        let desk = &self.shared.desk;
-        Ok(Response::new(desk.elsewhere().take_in(desk, request.into_inner()).await))
+        Ok(Response::new(self.shared.desk.take_in(request.into_inner()).await))
     }
 
     async fn read_workers(

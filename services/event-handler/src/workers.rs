@@ -7,8 +7,10 @@
 mod book;
 mod desk;
 mod elsewhere;
+mod floor;
 mod handing;
 mod lack;
+mod lending;
 mod service;
 mod sessions;
 mod stream;

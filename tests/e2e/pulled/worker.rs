@@ -28,8 +28,6 @@ pub(crate) enum Deed {
     Retry,
     /// Says nothing.
     Ignore,
-    /// Accepts it, and says nothing more.
-    Keep,
     /// Its stream breaks before it accepts.
     Break,
     /// Accepts it, and its stream breaks.
@@ -206,7 +204,6 @@ async fn stream(
                 tell(Say::Release(ReleaseTokenRequest { outcome, ..release }));
             }
             Deed::Ignore => {}
-            Deed::Keep => tell(accept),
             Deed::Break => return Ok(()),
             Deed::AcceptAndBreak => {
                 tell(accept);

@@ -261,9 +261,7 @@ impl Queue {
                     }
                 }
                 (None, Work::Next(..)) | (Some(Group::Key(_)), _) => lane.let_go = None,
-                (Some(Group::Places(_) | Group::Room(_) | Group::AboveLimit), _) => {
-                    self.open.extend(lane.let_go.take())
-                }
+                (Some(_), _) => self.open.extend(lane.let_go.take()),
             }
             match held {
                 Some(group) => {

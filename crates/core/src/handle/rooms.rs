@@ -1,10 +1,10 @@
 //! Room at workers: of events that workers pull, only so many start as the workers who are able to do them have room for.
 //!
 //! In: what waits for room, room that was given. Out: for what room is asked, room that was not used. A pool is a queue of a
-//! namespace with what its events require: any worker that is able to do one of its events is able to do all. Invariants: no event
-//! of a pool takes a token, or is sent again, without room for it; room that nothing makes use of goes back with the next poll;
-//! room is asked for only where tokens are free, so that none is kept from others; nobody walks pools that are not its own. Not
-//! here: which worker gets an event.
+//! namespace with what its events require: any worker that is able to do one of its events is able to do all. Invariants: no
+//! event of a pool takes a token, or is sent again, without room for it; room that nothing makes use of goes back with the next
+//! poll; room is asked for only where tokens are free, so that none is kept from others; nobody walks pools that are not its
+//! own. Not here: which worker gets an event.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -244,8 +244,11 @@ impl Shard {
 
     /// What has made no use of room leaves it to others that wait for it here. Whether there are any.
     pub(super) fn offer_further(&mut self, now: Now) -> bool {
-        let pools = self.rooms.with_room();
-        pools.into_iter().fold(false, |offered, pool| self.offer(pool, now) || offered)
+        let mut offered = false;
+        for pool in self.rooms.with_room() {
+            offered |= self.offer(pool, now);
+        }
+        offered
     }
 
     /// Where all that was asked for is used, there may be more of which use can be made.

@@ -181,6 +181,9 @@ impl Owner {
         let shard = self.lease.shard;
         for ask in asks {
             let units = self.shared.desk.ask(shard, ask);
+            if units < ask.want {
+                self.shared.desk.look_elsewhere(ask.pool);
+            }
             if units > 0 && !life.room_given(ask.pool, units, self.shared.clock.now()) {
                 self.shared.desk.put_back(shard, ask.pool, units);
             }

@@ -8,7 +8,6 @@ use tollgate_core::model::RunId;
 use tollgate_proto::v1;
 use uuid::Uuid;
 
-use super::peer::Client;
 use super::{DEADLINE, Peers};
 
 /// What came of asking another process.
@@ -175,8 +174,8 @@ impl Peers {
         within: Duration,
     ) -> Asked<v1::GiveEventResponse> {
         let Some(peer) = self.peer(process) else { return Asked::Nobody };
-        let call = |mut client: Client| async move { client.give_event(request).await };
-        peer.link().call_within(within, call).await
+        let link = peer.link();
+        link.call_within(within, |mut client| async move { client.give_event(request).await }).await
     }
 
     /// The workers of all other processes: (process, its answer).

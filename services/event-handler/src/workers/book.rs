@@ -27,6 +27,15 @@ pub(super) struct QueueKey {
 /// Labels, in order, each once.
 pub(super) type Labels = Arc<[String]>;
 
+/// What events of a pool need.
+#[derive(Clone, Debug)]
+pub(super) struct PoolOf {
+    pub(super) queue: QueueKey,
+    pub(super) requires: Labels,
+    /// When a worker was last known to be able to do them, or they came (monotonic).
+    pub(super) known_us: i64,
+}
+
 /// Who asks for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Asker {

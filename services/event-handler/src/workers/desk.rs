@@ -16,7 +16,7 @@ use tollgate_core::handle::RoomAsk;
 use tollgate_core::model::{Now, PullTarget};
 use tollgate_proto::v1;
 
-use super::book::{Asker, Book, Given, Labels, QueueKey, WorkerId};
+use super::book::{Asker, Book, Given, PoolOf, QueueKey, WorkerId};
 use super::elsewhere::{Elsewhere, Lent};
 use super::handing::{Handed, Outcome, Way};
 use super::sessions::Session;
@@ -27,15 +27,6 @@ use crate::routes::{Input, Routes};
 enum Place {
     Here(WorkerId),
     Elsewhere(Lent),
-}
-
-/// What events of a pool need.
-#[derive(Clone, Debug)]
-pub(super) struct PoolOf {
-    pub(super) queue: QueueKey,
-    pub(super) requires: Labels,
-    /// When a worker was last known to be able to do them, or they came (monotonic).
-    pub(super) known_us: i64,
 }
 
 #[derive(Debug, Default)]
@@ -102,7 +93,7 @@ impl Desk {
 
     // Owners.
 
-    /// An owner asks for room: how much it has at once. What it lacks comes as [`Input::RoomGiven`].
+    /// An owner asks for room: how much it has at once. What it lacks comes as [`Input::RoomGiven`]; it may be elsewhere.
     pub(crate) fn ask(&self, shard: u16, ask: &RoomAsk) -> u32 {
         let Some(pull) = ask.pull() else { return 0 };
         let mut state = self.state();
@@ -116,10 +107,6 @@ impl Desk {
         }
         if ask.want == 0 {
             state.tidy(ask.pool, &of.queue);
-        }
-        drop(state);
-        if given < ask.want {
-            self.0.elsewhere.look(self, ask.pool, &of);
         }
         given
     }
@@ -283,6 +270,11 @@ impl Desk {
     /// Whether a worker of this process is able to do events of a pool.
     pub(super) fn is_able(&self, of: &PoolOf) -> bool {
         self.state().book.is_able(&of.queue, &of.requires)
+    }
+
+    /// What events of a pool need that something waits for here.
+    pub(super) fn pool(&self, pool: u128) -> Option<PoolOf> {
+        self.state().pools.get(&pool).cloned()
     }
 
     /// How much room owners here lack of a pool.

@@ -1,24 +1,11 @@
-//! The workers of this process: who they say that they are, what each has been given, what it has accepted.
-//!
-//! In: what workers say. Out: what becomes of the events that they were given; the list for people. Invariants: a worker accepts
-//! only what it was given; its room is there again when it says that it is done, whatever becomes of its release; a namespace
-//! leaves workers to the others. Not here: who is given what (`book`), and by whom (`desk`).
+//! What is kept of each worker: who it says that it is, what it has been given, what it has accepted.
 
 use std::collections::HashMap;
 
 use tokio::sync::{mpsc, oneshot};
-use tollgate_proto::{convert, v1};
 
-use super::book::{Labels, QueueKey, TooManyKinds, WorkerId, fits};
-use super::desk::Desk;
+use super::book::{Labels, QueueKey};
 use super::handing::{Handed, Outcome};
-
-/// The most workers of a process.
-const WORKERS_MAX: usize = 20_000;
-/// Of what all others leave of them, one part in this many is left free by each namespace.
-const LEFT_TO_OTHERS: usize = 4;
-/// How many of its events are named of a worker.
-const NAMED_MAX: usize = 10;
 
 /// Who a worker says that it is.
 #[derive(Clone, Debug)]
@@ -47,208 +34,21 @@ pub(super) enum Refused {
 
 /// What a worker has of one event.
 #[derive(Debug)]
-struct Held {
-    attempt: u32,
-    since_us: i64,
+pub(super) struct Held {
+    pub(super) attempt: u32,
+    pub(super) since_us: i64,
     /// Units of its room: two where it was given the event once more before it was done with it.
-    units: u32,
+    pub(super) units: u32,
     /// Hears whether it accepts.
-    reply: Option<oneshot::Sender<Outcome>>,
+    pub(super) reply: Option<oneshot::Sender<Outcome>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Session {
-    profile: Profile,
+    pub(super) profile: Profile,
     pub(super) to: mpsc::UnboundedSender<Handed>,
-    events: HashMap<String, Held>,
-    connected_us: i64,
-    sign_us: i64,
-    given: u64,
-}
-
-impl Desk {
-    /// A worker is there. Its id, and what it is given.
-    pub(super) fn join(
-        &self,
-        profile: Profile,
-        capacity: u32,
-    ) -> Result<(WorkerId, mpsc::UnboundedReceiver<Handed>), Refused> {
-        let mut state = self.state();
-        if state.ending {
-            return Err(Refused::Ending);
-        }
-        let namespace = profile.queue.namespace.clone();
-        let own = state.by_namespace.get(&namespace).copied().unwrap_or_default();
-        let free = WORKERS_MAX.saturating_sub(state.sessions.len() - own);
-        if own >= free - free / LEFT_TO_OTHERS {
-            return Err(Refused::TooMany);
-        }
-        state.next += 1;
-        let (id, now_us) = (state.next, self.now_us());
-        let (to, from) = mpsc::unbounded_channel();
-        let of = (profile.queue.clone(), profile.labels.clone());
-        let session =
-            Session { profile, to, events: HashMap::new(), connected_us: now_us, sign_us: now_us, given: 0 };
-        state.sessions.insert(id, session);
-        match state.book.join(id, of, capacity) {
-            Ok(given) => {
-                *state.by_namespace.entry(namespace).or_default() += 1;
-                self.tell(&mut state, given);
-                Ok((id, from))
-            }
-            Err(TooManyKinds) => {
-                state.sessions.remove(&id);
-                Err(Refused::TooManyKinds(TooManyKinds::MAX))
-            }
-        }
-    }
-
-    /// A worker has gone. Nobody knows of what was written to it and it has not accepted.
-    pub(super) fn leave(&self, id: WorkerId) {
-        let now_us = self.now_us();
-        let mut state = self.state();
-        state.book.leave(id);
-        let Some(session) = state.sessions.remove(&id) else { return };
-        // What it was able to do is not without a worker before others have had time to come.
-        let Profile { queue, labels, .. } = &session.profile;
-        for pool in state.book.waiting(queue) {
-            if state.pools.get(&pool).is_some_and(|of| fits(labels, &of.requires)) {
-                state.is_known(pool, now_us);
-            }
-        }
-        let namespace = &session.profile.queue.namespace;
-        if let Some(count) = state.by_namespace.get_mut(namespace) {
-            *count -= 1;
-            if *count == 0 {
-                state.by_namespace.remove(namespace);
-            }
-        }
-    }
-
-    /// A worker does so many events at once from now on.
-    pub(super) fn resize(&self, id: WorkerId, capacity: u32) {
-        let mut state = self.state();
-        let given = state.book.resize(id, capacity);
-        self.tell(&mut state, given);
-    }
-
-    /// A worker has said something.
-    pub(super) fn sign(&self, id: WorkerId) {
-        let now_us = self.now_us();
-        if let Some(session) = self.state().sessions.get_mut(&id) {
-            session.sign_us = now_us;
-        }
-    }
-
-    /// An event is being written to its worker, which is to accept it.
-    pub(super) fn written(&self, id: WorkerId, handed: Handed) {
-        let now_us = self.now_us();
-        let mut state = self.state();
-        let Some(session) = state.sessions.get_mut(&id) else { return };
-        session.given += 1;
-        let v1::WorkEvent { name, attempt, .. } = handed.event;
-        let held = Held { attempt, since_us: now_us, units: 1, reply: Some(handed.reply) };
-        let units = session.events.get(&name).map_or(1, |before| before.units + 1);
-        session.events.insert(name, Held { units, ..held });
-    }
-
-    /// A worker accepts an event.
-    ///
-    /// # Errors
-    /// What is wrong: it was not given the event under this attempt.
-    pub(super) fn accept(&self, id: WorkerId, name: &str, attempt: u32) -> Result<(), &'static str> {
-        let mut state = self.state();
-        let held = state.sessions.get_mut(&id).and_then(|session| session.events.get_mut(name));
-        match held {
-            None => Err("an event that this stream was given and the worker is not done with"),
-            Some(held) if attempt > held.attempt => {
-                Err("an event under an attempt that this stream was given")
-            }
-            // One under an earlier attempt, or after its time, has been given once more: this says nothing of that.
-            Some(held) if attempt < held.attempt => Ok(()),
-            Some(held) => {
-                if let Some(reply) = held.reply.take() {
-                    // Nobody waits for it any more if it comes too late.
-                    let _late = reply.send(Outcome::Accepted);
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// A worker is done with an event: it has accepted it, if it has not said so, and its room is there again.
-    pub(super) fn done(&self, id: WorkerId, name: &str) {
-        let mut state = self.state();
-        let Some(session) = state.sessions.get_mut(&id) else { return };
-        let Some(held) = session.events.remove(name) else { return };
-        if let Some(reply) = held.reply {
-            let _late = reply.send(Outcome::Accepted);
-        }
-        for _ in 0..held.units {
-            let given = state.book.free(id);
-            self.tell(&mut state, given);
-        }
-    }
-
-    /// How many units of a worker's room are somebody's and have no event yet.
-    pub(super) fn promised(&self, id: WorkerId) -> usize {
-        let state = self.state();
-        let taken = state.book.of(id).map_or(0, |(_, taken, _)| taken as usize);
-        let held = state.sessions.get(&id).map_or(0, |session| session.events.len());
-        taken.saturating_sub(held)
-    }
-
-    /// The process is about to end: no worker is given anything more.
-    pub(crate) fn end(&self) {
-        let mut state = self.state();
-        state.ending = true;
-        for id in state.sessions.keys().copied().collect::<Vec<_>>() {
-            let _nobody = state.book.resize(id, 0);
-        }
-    }
-
-    /// How many workers this process has, how much room, and how many events.
-    pub(crate) fn counts(&self) -> (u64, u64, u64) {
-        let state = self.state();
-        let rooms =
-            state.sessions.keys().filter_map(|id| state.book.of(*id)).map(|(_, _, room)| u64::from(room));
-        let events = state.sessions.values().map(|session| session.events.len() as u64);
-        (state.sessions.len() as u64, rooms.sum(), events.sum())
-    }
-
-    /// The workers of a namespace, or of one queue of it, by queue and name.
-    pub(super) fn list(&self, namespace: &str, queue: Option<&str>) -> Vec<v1::Worker> {
-        let now = self.now();
-        let wall = |mono_us: i64| convert::timestamp(now.wall_us - (now.mono_us - mono_us));
-        let state = self.state();
-        let own = state.sessions.iter().filter(|(_, session)| {
-            let of = &session.profile.queue;
-            *of.namespace == *namespace && queue.is_none_or(|queue| *of.queue == *queue)
-        });
-        let mut workers: Vec<_> = own
-            .map(|(id, session)| {
-                let (capacity, _, room) = state.book.of(*id).unwrap_or_default();
-                let mut events: Vec<_> =
-                    session.events.iter().map(|(name, held)| (held.since_us, name)).collect();
-                events.sort_unstable();
-                let Profile { queue, labels, name, polls } = &session.profile;
-                v1::Worker {
-                    queue: format!("namespaces/{}/queues/{}", queue.namespace, queue.queue),
-                    id: id.to_string(),
-                    worker: name.clone(),
-                    labels: labels.to_vec(),
-                    capacity,
-                    room,
-                    events_count: u32::try_from(events.len()).unwrap_or(u32::MAX),
-                    events: events.into_iter().take(NAMED_MAX).map(|(_, name)| name.clone()).collect(),
-                    connect_time: Some(wall(session.connected_us)),
-                    last_sign_time: Some(wall(session.sign_us)),
-                    polls: *polls,
-                    given_count: session.given,
-                }
-            })
-            .collect();
-        workers.sort_by(|a, b| (&a.queue, &a.worker, &a.id).cmp(&(&b.queue, &b.worker, &b.id)));
-        workers
-    }
+    pub(super) events: HashMap<String, Held>,
+    pub(super) connected_us: i64,
+    pub(super) sign_us: i64,
+    pub(super) given: u64,
 }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use tollgate_core::model::SECOND_US;
 
-use super::desk::{Desk, PoolOf};
+use super::book::PoolOf;
+use super::desk::Desk;
 use super::lack::Lack;
 
 /// Other processes that have somebody say so more often.
