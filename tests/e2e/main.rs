@@ -63,6 +63,7 @@ mod reflection;
 mod releases;
 mod rest;
 mod schedule_items;
+mod sdk;
 mod secrets;
 mod security;
 mod seed_example;
