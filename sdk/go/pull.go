@@ -10,6 +10,10 @@ import (
 // The most events of an answer.
 const acquireMax = 100
 
+// How long a poll may go on after the worker was told to stop: what it is answered with counts as accepted, so that one that is broken
+// off while it is being answered costs its event the time to live.
+const lastPoll = time.Second
+
 // Pull takes the events of a queue from Tollgate by long polls. The schedules' target is `pull`; the worker needs no address.
 type Pull struct {
 	// Queue is the queue's id. Required.
@@ -39,13 +43,20 @@ func (p Pull) run(ctx context.Context, l *loop) error {
 		Wait: fmt.Sprintf("%.3fs", wait.Seconds()), Labels: l.options.Labels, Worker: l.options.Name,
 	}
 	pauses := backoff{}
+	polling, end := context.WithCancel(context.Background())
+	defer end()
+	go func() {
+		<-ctx.Done()
+		pause(polling, lastPoll)
+		end()
+	}()
 	// It asks for as many as there is room for, and never for more.
 	for l.place(ctx) {
 		places := 1 + l.morePlaces(acquireMax-1)
 		ask.MaxEvents = places
 		asked := time.Now()
-		events, err := l.client.acquire(ctx, l.options.Namespace, p.Queue, ask, wait)
-		places -= p.begin(ctx, l, events, places)
+		events, err := l.client.acquire(polling, l.options.Namespace, p.Queue, ask, wait)
+		places -= p.begin(l, events, places)
 		for ; places > 0; places-- {
 			l.free()
 		}
@@ -70,11 +81,11 @@ func (p Pull) run(ctx context.Context, l *loop) error {
 }
 
 // begin has the events worked on, each in one of the places, and returns how many places it used.
-func (p Pull) begin(ctx context.Context, l *loop, events []acquired, places int) int {
+func (p Pull) begin(l *loop, events []acquired, places int) int {
 	used := 0
 	for _, given := range events {
 		event, err := parseEvent([]byte(given.Event))
-		why := "the worker stops"
+		why := "the worker has no room"
 		if err != nil {
 			why = err.Error()
 			l.options.Logf("event %s: given back: %v", given.Name, err)
@@ -82,7 +93,7 @@ func (p Pull) begin(ctx context.Context, l *loop, events []acquired, places int)
 		}
 		event.ID, event.Attempt = given.Name, given.Attempt
 		d := delivery{event: event, ttl: span(given.TokenTTL)}
-		if err != nil || ctx.Err() != nil || used == places {
+		if err != nil || used == places {
 			l.giveBack(d, why)
 			continue
 		}

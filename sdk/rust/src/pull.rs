@@ -10,6 +10,9 @@ use crate::event::Event;
 
 /// The most events of an answer.
 const EVENTS_MAX: usize = 100;
+/// How long a poll may go on after the worker was told to stop: what it is answered with counts as accepted, so that one that is
+/// broken off while it is being answered costs its event the time to live.
+const LAST_POLL: Duration = Duration::from_secs(1);
 
 /// A queue of Tollgate. The schedules' target is `pull`; the worker needs no address.
 #[derive(Clone, Debug)]
@@ -59,7 +62,7 @@ impl Pull {
             let answer = tokio::select! {
                 biased;
                 answer = engine.calls.client.acquire(&path, &ask, self.wait) => answer,
-                () = engine.taking.cancelled() => break,
+                () = stopped(engine) => break,
             };
             match answer {
                 Ok(given) => {
@@ -85,6 +88,12 @@ impl Pull {
     }
 }
 
+/// Some time after nothing more is to be taken.
+async fn stopped(engine: &Engine) {
+    engine.taking.cancelled().await;
+    tokio::time::sleep(LAST_POLL).await;
+}
+
 /// Has an event worked on in one of the places.
 fn begin(engine: &Arc<Engine>, given: &Given, places: &mut Vec<Place>) {
     let event = match Event::parse(given.event.as_bytes()) {
@@ -95,10 +104,10 @@ fn begin(engine: &Arc<Engine>, given: &Given, places: &mut Vec<Place>) {
         }
     };
     match places.pop() {
-        Some(place) if !engine.taking.is_cancelled() => {
+        Some(place) => {
             let event = Event { id: given.name.clone(), attempt: given.attempt.max(1), ..event };
             engine.take(Delivery { event, ttl: given.ttl(), held: None }, place);
         }
-        _ => engine.give_back(given.name.clone(), given.attempt, "the worker stops"),
+        None => engine.give_back(given.name.clone(), given.attempt, "the worker has no room"),
     }
 }
