@@ -95,10 +95,10 @@ impl Http {
                     let service = service_fn(|request| desk.answer(request));
                     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
                     // An error of a connection is the other side's.
-                    let _ended = tokio::select! {
+                    tokio::select! {
                         ended = connection.as_mut() => return drop(ended),
                         () = ends.cancelled() => connection.as_mut().graceful_shutdown(),
-                    };
+                    }
                     let _ended = connection.await;
                 });
             }
