@@ -143,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// Has the handler work on an event until the work is given up. `token`: it has one to keep, for which silence may be that long.
+    /// Has the handler work on an event until the work is given up. `token`: it has one to keep; for so long may it be silent.
     async fn work(&self, event: Event, token: Option<Option<Duration>>) -> Release {
         let attempt = event.attempt;
         let calls = self.calls.clone();

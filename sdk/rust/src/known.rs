@@ -1,4 +1,4 @@
-//! Remembers events, so that each is worked on once. Of those done, the ones that were done first are forgotten when there are too many.
+//! Remembers events, so that each is worked on once. When there are too many, those are forgotten that were done first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

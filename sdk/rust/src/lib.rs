@@ -1,9 +1,9 @@
 //! The loop of a consumer of Tollgate: it takes events, has a handler work on each once, keeps their tokens by heartbeats, and
 //! gives the tokens back when the work is done.
 //!
-//! In: events by [`Pull`], [`Http`] or `Sqs` (feature `sqs`). Out: what the handler made of each, as its release. Whatever the source,
-//! never more events are worked on than the worker's concurrency, a release is repeated until it is answered, and SIGTERM ends the
-//! worker in order.
+//! In: events by [`Pull`], [`Http`] or `Sqs` (feature `sqs`). Out: what the handler made of each, as its release.
+//! Whatever the source, never more events are worked on than the worker's concurrency, a release is repeated until it is
+//! answered, and SIGTERM ends the worker in order.
 //!
 //! ```no_run
 //! use tollgate_worker::{Context, Event, Failure, Outcome, Pull, Worker};

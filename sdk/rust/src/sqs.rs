@@ -1,4 +1,4 @@
-//! Takes events from an SQS queue. A message is hidden as long as its event is worked on, and deleted after the release was answered.
+//! Takes events from an SQS queue. A message is hidden while its event is worked on, and deleted once the release was answered.
 
 use std::fmt::Display;
 use std::sync::Arc;

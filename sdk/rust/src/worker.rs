@@ -111,8 +111,8 @@ impl std::fmt::Debug for Worker {
 }
 
 impl Worker {
-    /// A worker. What the handler returns is released: an [`Outcome`], `()`, or JSON as its result. A [`Failure`] has the event tried
-    /// again, or fail for good.
+    /// A worker. What the handler returns is released: an [`Outcome`], `()`, or JSON as its result. A [`Failure`] has the
+    /// event tried again, or fail for good.
     pub fn new<H, F, O>(source: impl Into<Source>, handler: H) -> Self
     where
         H: Fn(Event, Context) -> F + Send + Sync + 'static,
