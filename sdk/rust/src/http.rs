@@ -1,6 +1,6 @@
 //! Takes events from requests that Tollgate sends: checks their signatures, answers at once, refuses what there is no room for.
 //!
-//! An event whose answer gives its token back (`release: on_response`) is worked on before the answer. A request may have several.
+//! An event whose answer gives its token back (`release: on_response`) is worked on before the answer. Requests may have several.
 
 use std::convert::Infallible;
 use std::io;
