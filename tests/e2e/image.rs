@@ -207,7 +207,9 @@ fn the_context_holds_what_the_build_reads() {
     for kept_out in ["target/debug/tollgate", "target/x", ".git/config", "README.md", "tests/a.db"] {
         assert!(!in_context(Path::new(kept_out)), "{kept_out} is in the context");
     }
-    for manifest in ["Cargo.toml", "Cargo.lock", "tests/Cargo.toml", "loadtest/Cargo.toml"] {
+    for manifest in
+        ["Cargo.toml", "Cargo.lock", "tests/Cargo.toml", "loadtest/Cargo.toml", "sdk/rust/Cargo.toml"]
+    {
         assert!(in_context(Path::new(manifest)), "{manifest}");
     }
 }

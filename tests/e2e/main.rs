@@ -65,6 +65,7 @@ mod releases;
 mod rest;
 mod results;
 mod schedule_items;
+mod sdk;
 mod secrets;
 mod security;
 mod seed_example;

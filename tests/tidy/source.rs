@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders with code.
-const FOLDERS: [&str; 6] = ["crates", "services", "tests", "loadtest", "examples", "proto"];
+const FOLDERS: [&str; 7] = ["crates", "services", "tests", "loadtest", "examples", "proto", "sdk"];
 
 /// One file.
 #[derive(Debug)]

@@ -1,0 +1,3 @@
+module tollgate.dev/worker
+
+go 1.19

@@ -1,0 +1,215 @@
+//! The worker loops in `sdk/`, each as its own example program, against a real service: every event done once and released, never
+//! more at once than they are told, through stumbles, a stop in the midst and a server that dies.
+
+mod go;
+mod rust;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+use tollgate_harness::process::Process;
+use tollgate_harness::{Cli, Database, Emulator, Kind, Serve, Service, binary, free_port, wait_for};
+use tollgate_proto::v1::RunState;
+
+const SECRET: &str = "whsec_YS1zZWNyZXQtdGhhdC1ldmVyeWJvZHkta25vd3M=";
+const CONCURRENCY: usize = 4;
+const EVENTS: usize = 16;
+/// The event that stumbles at its first attempt.
+const STUMBLES: usize = 7;
+
+/// Where a worker takes events from.
+pub(crate) enum Way {
+    Http,
+    Pull,
+    Sqs,
+}
+
+/// A worker's program as a process; killed when dropped.
+struct Program {
+    process: Process,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Program {
+    fn start(command: &mut Command) -> Self {
+        let mut process = Process::start(command.stdout(Stdio::piped())).unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let (out, copy) = (BufReader::new(process.output().unwrap()), lines.clone());
+        std::thread::spawn(move || {
+            out.lines().map_while(Result::ok).for_each(|line| copy.lock().unwrap().push(line));
+        });
+        Self { process, lines }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    /// The first words after this one, in the order of the lines.
+    fn after(&self, word: &str) -> Vec<String> {
+        let lines = self.lines();
+        let rest = lines.iter().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' '));
+        rest.filter_map(|rest| rest.split(' ').next().map(str::to_owned)).collect()
+    }
+
+    /// Each event begins and ends in turn, and never are more at work than there may be.
+    fn keeps_within(&self, most: usize) {
+        let (mut now, mut seen) = (BTreeSet::new(), 0);
+        for line in self.lines() {
+            let mut words = line.split(' ');
+            match (words.next(), words.next()) {
+                (Some("begin"), Some(id)) => {
+                    assert!(now.insert(id.to_owned()), "{id} is worked on twice at once")
+                }
+                (Some("done" | "stumbled"), Some(id)) => assert!(now.remove(id), "{id} had not begun"),
+                _ => {}
+            }
+            seen = seen.max(now.len());
+        }
+        assert!((2..=most).contains(&seen), "{seen} at once: {:?}", self.lines());
+    }
+
+    /// Each event has been done, and once.
+    fn did_each_once(&self) {
+        let done = self.after("done");
+        let distinct: BTreeSet<&String> = done.iter().collect();
+        assert_eq!((done.len(), distinct.len()), (EVENTS, EVENTS), "{:?}", self.lines());
+    }
+}
+
+/// A service, its schedule, and a worker of it.
+struct Stage {
+    database: Database,
+    listen: String,
+    service: Service,
+    worker: Program,
+    target: serde_json::Value,
+    _emulator: Option<Emulator>,
+}
+
+impl Stage {
+    async fn set(kind: Kind, way: Way, mut command: Command) -> Self {
+        let database = Database::new(kind).await;
+        let listen = format!("127.0.0.1:{}", free_port().unwrap());
+        let service = serve(&database, &listen).await;
+        command.env("TOLLGATE", service.url()).env("CONCURRENCY", CONCURRENCY.to_string());
+        let mut emulator = None;
+        let mut target = json!({"pull": {"queue": "resize"}});
+        match way {
+            Way::Http => drop(command.env("LISTEN", "127.0.0.1:0").env("WEBHOOK_SECRET", SECRET)),
+            Way::Pull => drop(command.env("QUEUE", "resize")),
+            Way::Sqs => {
+                let sqs = Emulator::start().await;
+                let queue_url = sqs.queue("resize").await;
+                command.env("QUEUE_URL", &queue_url).env("AWS_ENDPOINT_URL", &sqs.endpoint);
+                command.env("AWS_REGION", "eu-central-1").env("AWS_ACCESS_KEY_ID", "testing");
+                command.env("AWS_SECRET_ACCESS_KEY", "testing");
+                target = json!({"sqs": {
+                    "queueUrl": queue_url, "region": "eu-central-1", "endpointUrl": sqs.endpoint
+                }});
+                emulator = Some(sqs);
+            }
+        }
+        let worker = Program::start(&mut command);
+        let begun = wait_for("its first words", 30, async || worker.lines().into_iter().next()).await;
+        if let Some(url) = begun.strip_prefix("listening on ") {
+            target = json!({"http": {"url": url, "secret": SECRET}});
+        }
+        Self { database, listen, service, worker, target, _emulator: emulator }
+    }
+
+    fn apply(&self, work_ms: u32, stumbles: Option<usize>) {
+        let policy = json!({"kind": "Policy", "id": "resizing", "maxInFlight": 12, "tokenTtl": "60s"});
+        let schedule = json!({
+            "kind": "Schedule", "id": "resize", "triggers": [{"cron": "0 3 1 1 *"}], "timeZone": "UTC",
+            "events": EVENTS, "policy": "resizing", "target": self.target,
+            "retry": {"minBackoff": "200ms", "maxBackoff": "1s", "maxAttempts": 100},
+            "payload": {"workMs": work_ms, "stumble": stumbles},
+        });
+        let applied = Cli::new(self.service.url()).apply(&format!("{policy}\n---\n{schedule}\n"));
+        assert_eq!(applied.code, 0, "{applied:?}");
+    }
+
+    /// Fires it now, and returns the run's name.
+    async fn trigger(&self) -> String {
+        Cli::new(self.service.url()).ok(&["trigger", "resize"]);
+        wait_for("a run that goes on", 20, async || {
+            let runs = self.service.runs("resize").await;
+            runs.into_iter().find(|run| run.state() != RunState::Finished).map(|run| run.name)
+        })
+        .await
+    }
+
+    async fn finished(&self, run: &str) {
+        wait_for("the end of the run", 60, async || {
+            let run = self.service.run(run).await;
+            let succeeded = run.counts.as_ref().map_or(0, |counts| counts.succeeded as usize);
+            (run.state() == RunState::Finished).then(|| assert_eq!(succeeded, EVENTS, "{run:?}"))
+        })
+        .await;
+    }
+}
+
+async fn serve(database: &Database, listen: &str) -> Service {
+    let serve = Serve::new(Command::new(binary()), &database.url(), listen);
+    let flags = ["--lease-ttl", "2s", "--allow-private-addresses", "127.0.0.0/8,::1/128"];
+    let service = Service::launch(serve.flags(flags)).await.unwrap();
+    service.owns_all().await.unwrap();
+    service
+}
+
+/// A run of which one event stumbles; then another, in the midst of which the worker is told to stop.
+async fn works_and_stops(kind: Kind, way: Way, command: Command) {
+    let mut stage = Stage::set(kind, way, command).await;
+    stage.apply(100, Some(STUMBLES));
+    let run = stage.trigger().await;
+    stage.finished(&run).await;
+    stage.worker.did_each_once();
+    stage.worker.keeps_within(CONCURRENCY);
+    assert_eq!(stage.worker.after("stumbled").len(), 1, "{:?}", stage.worker.lines());
+
+    stage.apply(1_500, None);
+    let run = stage.trigger().await;
+    let begun = || stage.worker.after("begin").len();
+    wait_for("work", 30, async || (begun() >= EVENTS + 1 + CONCURRENCY).then_some(())).await;
+    let status = stage.worker.process.terminate(Duration::from_secs(30)).await.unwrap();
+    let lines = wait_for("its last words", 10, async || {
+        let lines = stage.worker.lines();
+        (lines.last().map(String::as_str) == Some("stopped")).then_some(lines)
+    })
+    .await;
+    assert!(status.success(), "{status}: {lines:?}");
+    stage.worker.keeps_within(CONCURRENCY);
+    let done = stage.worker.after("done").len() - EVENTS;
+    assert_eq!(stage.worker.after("begin").len(), done + EVENTS + 1, "what it has begun it ends: {lines:?}");
+    assert!(done < EVENTS, "it ended before it was told to: {lines:?}");
+    // What it has done is released; what it has not, nobody has.
+    wait_for("what it released as it stopped", 10, async || {
+        let counts = stage.service.run(&run).await.counts.unwrap();
+        (counts.succeeded as usize == done).then_some(())
+    })
+    .await;
+    stage.service.stop().await;
+}
+
+/// The server dies while events are worked on, and comes back: all are done, each once.
+async fn outlives_the_server(kind: Kind, way: Way, command: Command) {
+    let mut stage = Stage::set(kind, way, command).await;
+    stage.apply(400, None);
+    let run = stage.trigger().await;
+    wait_for("some work", 30, async || (stage.worker.after("done").len() >= 3).then_some(())).await;
+    stage.service.kill9();
+    // Long enough for work that ends while nobody takes its release.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    stage.service = serve(&stage.database, &stage.listen).await;
+    stage.finished(&run).await;
+    stage.worker.did_each_once();
+    stage.worker.keeps_within(CONCURRENCY);
+    let status = stage.worker.process.terminate(Duration::from_secs(30)).await.unwrap();
+    assert!(status.success(), "{status}");
+    stage.service.stop().await;
+}
