@@ -265,9 +265,8 @@ fn schedules() -> impl Strategy<Value = Schedule> {
                             FinishCondition::Always,
                         ][usize::from(priority % 3)],
                         events: finish_by_s.map(|_| events),
-                        items: finish_by_s.is_none().then(|| ResultItems {
-                            key_field: "tenant".to_owned(),
-                            units_field: String::new(),
+                        items: finish_by_s.is_none().then(|| {
+                            Box::new(ResultItems { key_field: "tenant".to_owned(), ..Default::default() })
                         }),
                     }),
                     when_done: Default::default(),
