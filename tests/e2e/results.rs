@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tollgate_harness::resources::{PARENT, http, policy, schedule_name};
 use tollgate_harness::{
-    Arrival, Cli, Conduct, Consumer, Database, Kind, Releases, SECRET, Service, wait_for,
+    Arrival, Cli, Conduct, Consumer, Database, Kind, Link, Releases, SECRET, Service, wait_for,
 };
 use tollgate_proto::convert::payload::from_json;
 use tollgate_proto::v1::{
@@ -65,16 +65,14 @@ async fn trigger(service: &Service, id: &str) -> Run {
 }
 
 /// A consumer whose `list` has two results: a list, and one item.
-async fn lister(service: &Service) -> Consumer {
-    Consumer::start(service.link(), Releases::Unary, |arrival| {
-        match (arrival.schedule.as_str(), arrival.index) {
-            ("list", 0) => Conduct::release(with(json!([
-                {"tenant": "a", "n": 0}, {"tenant": "a", "n": 1, "weight": 2}, {"tenant": "b", "n": 2}
-            ]))),
-            ("list", _) => Conduct::release(with(json!({"tenant": "c", "n": 3}))),
-            ("work", _) => Conduct::release(with(json!(arrival.data["n"]))),
-            _ => Conduct::work(0..5),
-        }
+async fn lister(link: Link) -> Consumer {
+    Consumer::start(link, Releases::Unary, |arrival| match (arrival.schedule.as_str(), arrival.index) {
+        ("list", 0) => Conduct::release(with(json!([
+            {"tenant": "a", "n": 0}, {"tenant": "a", "n": 1, "weight": 2}, {"tenant": "b", "n": 2}
+        ]))),
+        ("list", _) => Conduct::release(with(json!({"tenant": "c", "n": 3}))),
+        ("work", _) => Conduct::release(with(json!(arrival.data["n"]))),
+        _ => Conduct::work(0..5),
     })
     .await
 }
@@ -89,7 +87,7 @@ fn got(consumer: &Consumer, run: &str) -> Vec<Arrival> {
 async fn each_item_of_the_results_has_an_event(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
-    let consumer = lister(&service).await;
+    let consumer = lister(service.link()).await;
     service.create_policy("p", by_tenant()).await.unwrap();
     service.create_schedule("report", manual(&consumer, 1)).await.unwrap();
     let base = Some(from_json(&json!({"of": "all"})));
@@ -127,7 +125,7 @@ async fn each_list_becomes_one_run_whatever_dies(kind: Kind) {
     let database = Database::new(kind).await;
     let mut service = Service::start(&database).await;
     let link = service.link();
-    let consumer = lister(&service).await;
+    let consumer = lister(link.clone()).await;
     service.create_policy("p", by_tenant()).await.unwrap();
     service.create_schedule("report", manual(&consumer, 1)).await.unwrap();
     service.create_schedule("work", then(manual(&consumer, 1), "report")).await.unwrap();

@@ -286,7 +286,7 @@ labels: {team: data}
 target: {http: {url: "http://a/list"}}
 steps:
   - id: backup
-    events: 500
+    itemsFromResults: {keyField: tenant}
     target: {http: {url: "http://a/backup"}}
   - task: report
     when: ALWAYS
@@ -322,10 +322,10 @@ fn steps_are_schedules_that_follow_one_another() {
     let policies: Vec<&str> = schedules.iter().map(|schedule| schedule.policy.as_str()).collect();
     assert_eq!(policies, ["backups", "backups", "reports"]);
     assert_eq!(schedules[1].labels, schedules[0].labels);
-    assert_eq!(
-        (schedules[0].triggers.len(), schedules[1].triggers.len(), schedules[1].events),
-        (1, 0, Some(500))
-    );
+    assert_eq!((schedules[0].triggers.len(), schedules[1].triggers.len()), (1, 0));
+    let items = |schedule: &v1::Schedule| schedule.on_finish.as_ref().unwrap().items_from_results.clone();
+    let keyed = v1::ItemsFromResults { key_field: "tenant".to_owned(), ..Default::default() };
+    assert_eq!((items(schedules[0]), items(schedules[1])), (Some(keyed), None));
     // What the step says counts, and each is where it is written.
     let payload = tollgate_proto::json::to_json(schedules[2]);
     assert_eq!(payload["payload"]["of"], "nightly");

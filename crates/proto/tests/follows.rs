@@ -62,6 +62,11 @@ fn what_does_not_fit_together_is_refused_by_its_field() {
         (json!({"on_finish": {"schedule": "namespaces/other/schedules/c"}}), "on_finish.schedule"),
         (json!({"on_finish": {"schedule": "c", "events": 0}}), "on_finish.events"),
         (json!({"on_finish": {"schedule": "c", "events": 10_000_001}}), "on_finish.events"),
+        (json!({"on_finish": {"schedule": "c", "events": 1, "items_from_results": {}}}), "on_finish.events"),
+        (
+            json!({"on_finish": {"schedule": "c", "items_from_results": {"units_field": long}}}),
+            "on_finish.items_from_results.units_field",
+        ),
         (json!({"key_label": "tenant"}), "key_label"),
         (json!({"key_label": "tenant", "key": "a", "labels": {"tenant": "b"}}), "key_label"),
         (json!({"key_label": "tenant", "labels": {"tenant": long}}), "key_label"),

@@ -12,7 +12,8 @@ use tollgate_core::items::{Item, UNITS_MAX, to_lines};
 use tollgate_core::model::{
     CatchUp, CheckAgain, FinishCondition, GapRule, Http2, HttpBatch, HttpItems, HttpTarget, ItemsFrom,
     KeyRule, KeyRules, Limits, ListFormat, OnFinish, OnGuard, OverlapRule, PastPause, Pause, Payload, Policy,
-    Reclaim, ReleaseMode, RepeatRule, RetryPolicy, Schedule, SqsTarget, Target, Timing, Trigger, TtlFrom,
+    Reclaim, ReleaseMode, RepeatRule, ResultItems, RetryPolicy, Schedule, SqsTarget, Target, Timing, Trigger,
+    TtlFrom,
 };
 use tollgate_proto::convert::{Name, policy, schedule};
 use tollgate_proto::json::{from_json, to_json};
@@ -264,6 +265,9 @@ fn schedules() -> impl Strategy<Value = Schedule> {
                             FinishCondition::Always,
                         ][usize::from(priority % 3)],
                         events: finish_by_s.map(|_| events),
+                        items: finish_by_s.is_none().then(|| {
+                            Box::new(ResultItems { key_field: "tenant".to_owned(), ..Default::default() })
+                        }),
                     }),
                     when_done: Default::default(),
                     pause,

@@ -143,11 +143,11 @@ mod tests {
 
     #[test]
     fn items_from_results_are_listed_unless_the_schedule_has_its_own() {
-        let items = Some(ResultItems { key_field: "tenant".into(), ..ResultItems::default() });
+        let items = Some(Box::new(ResultItems { key_field: "tenant".into(), ..ResultItems::default() }));
         let before = end(None);
         let end = RunEnd { of: Predecessor { items: items.clone(), ..before.of.clone() }, ..before };
         let run = run_of(&end, &schedule());
-        assert_eq!((run.events, run.state, run.result_items()), (0, RunState::Listing, items.as_ref()));
+        assert_eq!((run.events, run.state, run.result_items()), (0, RunState::Listing, items.as_deref()));
         let mut own = schedule();
         own.payload.items = "\t1\n".into();
         let run = run_of(&end, &own);

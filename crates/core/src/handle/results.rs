@@ -1,6 +1,6 @@
 //! Results that events leave: kept with the event, for people and for the run that follows.
 //!
-//! In: a release that ends its event as succeeded. Out: a row, written by the commit that ends the event, and the sums of its run.
+//! In: a release that ends its event as succeeded. Out: a row, written by the commit that ends the event, and its run's sums.
 //! Invariants: an event that is not ended by its release leaves none; the results of a run stay within their bounds
 //! ([`EventResult::fits`]), but for those that were recorded while nobody owned the shard. Not here: what the items in them are.
 

@@ -28,7 +28,7 @@ pub struct OnFinish {
     pub events: Option<u32>,
     /// Set where that run has an event for each item in the results of the run before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub items: Option<ResultItems>,
+    pub items: Option<Box<ResultItems>>,
 }
 
 /// How the items of a run are read from the results of the run before.

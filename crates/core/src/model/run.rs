@@ -383,7 +383,7 @@ pub struct Predecessor {
     pub root: Option<ChainRoot>,
     /// How its results are read, where they have the items of the run that follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub items: Option<ResultItems>,
+    pub items: Option<Box<ResultItems>>,
 }
 
 impl Predecessor {
@@ -405,7 +405,7 @@ impl Predecessor {
 impl Run {
     /// How its items are read from the results of the run before, where they come from there.
     pub fn result_items(&self) -> Option<&ResultItems> {
-        self.predecessor.as_ref().and_then(|before| before.items.as_ref())
+        self.predecessor.as_ref().and_then(|before| before.items.as_deref())
     }
 
     /// Its place in its chain, from 1.

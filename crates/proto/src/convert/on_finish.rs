@@ -33,7 +33,7 @@ pub(super) fn to_core(check: &mut Check, message: Option<&v1::OnFinish>, name: &
             "none with items_from_results, which say how many events there are",
         );
     }
-    next.map(|next| OnFinish { schedule: next.id, when, events, items })
+    next.map(|next| OnFinish { schedule: next.id, when, events, items: items.map(Box::new) })
 }
 
 /// How items are read from results.

@@ -30,10 +30,10 @@ fn predecessor() -> Predecessor {
         state: RunState::Finished,
         counts: Counts { succeeded: 4, lost: 1, ..Counts::default() },
         root: Some(ChainRoot { shard: 6, schedule_uid: Uuid::from_u128(7), run }),
-        items: Some(tollgate_core::model::ResultItems {
+        items: Some(Box::new(tollgate_core::model::ResultItems {
             key_field: "tenant".to_owned(),
             ..Default::default()
-        }),
+        })),
     }
 }
 

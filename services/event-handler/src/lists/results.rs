@@ -20,7 +20,7 @@ const AT_ONCE: u32 = 16;
 /// Where the items of a run are that has them from results: a list that is there when the run falls due.
 pub(super) fn list_of(run: &Run) -> Option<ItemsFrom> {
     let before = run.predecessor.as_deref()?;
-    let ResultItems { key_field, units_field } = before.items.clone()?;
+    let ResultItems { key_field, units_field } = *before.items.clone()?;
     let list = ItemsFrom::http(names::of_run(&run.namespace, before.shard, before.run));
     let http = HttpItems { format: Some(ListFormat::Json), key_field, units_field, ..list.http };
     Some(ItemsFrom { http, fetch_ahead_s: 0, ..list })
