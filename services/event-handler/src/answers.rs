@@ -5,7 +5,7 @@ mod wire;
 use tollgate_auth::{Access, Aim, EventRefusal, NamedId};
 use tollgate_core::handle::change::{Outcome, TokenState};
 use tollgate_core::handle::control::Message;
-use tollgate_core::handle::release::{Answer, EventResult, Release, ReleaseOutcome};
+use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
 use tollgate_core::model::{EventRef, NotAgain, Run};
 use tollgate_metrics::ReleaseAnswer;
 use tollgate_metrics::trace::Traceparent;
@@ -233,7 +233,7 @@ impl Shared {
                 self.check_slot(store, &run, token.checks, check_us).await?;
             }
             if let Some(result) = &release.result {
-                room_in_inbox(&run, result)?;
+                Self::room_in_inbox(&run, result)?;
             }
             let recorded = Release { attempt: Some(token.attempt), ..release.clone() };
             match store.post_under(&lease, &Message::release(recorded)).await.map_err(failed)? {
@@ -455,18 +455,6 @@ async fn run_of(store: &dyn LookUpStore, at: &Addressed) -> Result<Run, Released
     runs.into_iter().next().filter(own).ok_or_else(|| unknown(event))
 }
 
-/// Whether a result may wait in the inbox of its shard: nobody could be told afterwards.
-fn room_in_inbox(run: &Run, result: &EventResult) -> Result<(), Released> {
-    if result.bytes > EventResult::WAITING_BYTES_MAX {
-        let most = EventResult::WAITING_BYTES_MAX;
-        return Err(Released::Failed(Status::unavailable(format!(
-            "the handler that owns the event cannot be reached, and a result of more than {most} bytes does not wait for it; \
-             try again, with the attempt"
-        ))));
-    }
-    result.fits(run).or_else(|message| answered(Answer::Refused { message }).map(drop))
-}
-
 /// Whether the store has a token of the event.
 async fn has_row(store: &dyn LookUpStore, event: EventRef) -> Result<bool, Released> {
     let tokens = store.tokens(event.shard, event.run, event.index, 1).await.map_err(failed)?;
@@ -497,16 +485,7 @@ fn answered(answer: Answer) -> Result<Released, Released> {
             let message = "the event is in flight under a later attempt, or waits for one; nothing changed";
             status(v1::ReleaseStatus::Late, message.to_owned())
         }
-        Answer::Refused { message } => {
-            if let Some((given, expected)) =
-                message.strip_prefix("result: ").and_then(|rest| rest.split_once("; "))
-            {
-                return Err(Released::Invalid(vec![FieldError::new("result", given, expected)]));
-            }
-            let message = message.trim_start_matches("next_check_time: ").to_owned();
-            let expected = format!("a moment that the guards allow: {message}");
-            return Err(Released::Invalid(vec![FieldError::new("next_check_time", "", expected)]));
-        }
+        Answer::Refused { message } => return Err(Released::of_refusal(&message)),
         Answer::NotHeld | Answer::Extended { .. } => {
             return Err(Released::Failed(Status::internal("the owner gave an answer to another question")));
         }

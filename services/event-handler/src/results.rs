@@ -4,16 +4,16 @@
 //! stored; the event with its result. Invariant: those under way have a bounded weight, all together and of a namespace, so that
 //! releases without results stand behind none. Not here: which release may have one, and how many a run may have (the core).
 
-use tollgate_core::handle::release::Release;
+use tollgate_core::handle::release::{EventResult, Release};
 use tollgate_core::model::{EventRef, Run};
-use tollgate_proto::v1;
+use tollgate_proto::{FieldError, v1};
 use tollgate_secrets::{SecretError, result_field};
 use tollgate_service::room::{Room, Rooms};
 use tollgate_service::status::status as store_status;
 use tonic::Status;
 
 use crate::Shared;
-use crate::answers::Addressed;
+use crate::answers::{Addressed, Released};
 
 /// The weight of the results under way: all of them, and those of a namespace; those who name none are one.
 const AT_ONCE: usize = 64 * 1024 * 1024;
@@ -59,6 +59,18 @@ impl Shared {
         Ok(())
     }
 
+    /// Whether a result may wait in the inbox of its shard: nobody could be told afterwards.
+    pub(crate) fn room_in_inbox(run: &Run, result: &EventResult) -> Result<(), Released> {
+        if result.bytes > EventResult::WAITING_BYTES_MAX {
+            let most = EventResult::WAITING_BYTES_MAX;
+            return Err(Released::Failed(Status::unavailable(format!(
+                "the handler that owns the event cannot be reached, and a result of more than {most} bytes does not wait for \
+                 it; try again, with the attempt"
+            ))));
+        }
+        result.fits(run).map_err(|message| Released::of_refusal(&message))
+    }
+
     /// Adds its result to an event that has succeeded, for people. One that cannot be opened is left out.
     pub(crate) async fn add_result(&self, run: &Run, event: &mut v1::Event) -> Result<(), Status> {
         if event.state() != v1::EventState::Succeeded || run.result_bytes == 0 {
@@ -76,12 +88,26 @@ impl Shared {
     }
 }
 
+impl Released {
+    /// What the core refuses, by the field of which it says so.
+    pub(crate) fn of_refusal(message: &str) -> Self {
+        let of_result = message.strip_prefix("result: ").and_then(|rest| rest.split_once("; "));
+        Self::Invalid(vec![match of_result {
+            Some((given, expected)) => FieldError::new("result", given, expected),
+            None => {
+                let message = message.trim_start_matches("next_check_time: ");
+                FieldError::new("next_check_time", "", format!("a moment that the guards allow: {message}"))
+            }
+        }])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use std::time::Duration;
 
-    use tollgate_core::handle::release::{EventResult, ReleaseOutcome};
+    use tollgate_core::handle::release::ReleaseOutcome;
     use tollgate_core::model::RunId;
 
     use super::*;

@@ -127,6 +127,7 @@ fn a_chain_that_comes_back_to_its_beginning_does_not_wait_for_itself() {
             state: RunState::Finished,
             counts: Counts::default(),
             root,
+            items: None,
         };
         let own = run(&s, START_US, 1);
         let own = Run { kind: RunKind::Followed, predecessor: Some(Box::new(before)), ..own };

@@ -25,7 +25,8 @@ fn so_many_start_as_there_are_tokens_and_as_workers_have_room_for() {
     let id = world.emit(run(&s, START_US, 100), &s);
     assert_eq!((world.take_sends().len(), world.held(&p)), (0, 0), "no worker, no token");
     let reasons = world.shard.explain(id, 0, world.now).unwrap().reasons;
-    assert_eq!(reasons, [Reason::NoRoom { queue: "render".into(), requires: vec!["gpu".into()] }]);
+    let [Reason::NoRoom { queue, requires, .. }] = reasons.as_slice() else { panic!("{reasons:?}") };
+    assert_eq!((queue.as_str(), requires.as_slice()), ("render", ["gpu".to_owned()].as_slice()));
     world.room_comes(ANY, 9);
     assert_eq!(world.held(&p), 0, "others are not able to do it");
     world.room_comes(GPU, 2);

@@ -78,11 +78,11 @@ async fn one_process_is_lent_so_much_room_at_once_and_the_rest_is_for_others() {
         wait_ms: 0,
         pool: pool.to_be_bytes().to_vec(),
     };
-    let lent = desk.elsewhere().lend(&desk, ask(1, u32::MAX)).await.unwrap();
+    let lent = desk.lend(ask(1, u32::MAX)).await.unwrap();
     assert_eq!((lent.rooms.len(), lent.able), (1_000, true));
-    let next = desk.elsewhere().lend(&desk, ask(2, 3)).await.unwrap();
+    let next = desk.lend(ask(2, 3)).await.unwrap();
     assert_eq!(next.rooms.len(), 3, "a neighbour finds room");
-    desk.elsewhere().returned(&desk, &lent.rooms);
+    desk.returned(&lent.rooms);
     assert_eq!(desk.counts().1, 9_997);
 }
 
@@ -99,7 +99,7 @@ async fn what_no_worker_here_has_is_told_to_the_process_that_asks() {
         wait_ms: 0,
         pool: 1_u128.to_be_bytes().to_vec(),
     };
-    let answer = desk.elsewhere().lend(&desk, request).await.unwrap();
+    let answer = desk.lend(request).await.unwrap();
     assert!(!answer.able && answer.rooms.is_empty());
     assert_eq!(
         (answer.workers_count, answer.missing, answer.near),
