@@ -21,7 +21,7 @@ async fn a_key_may_be_for_one_queue() {
     let any = key(&database, "any", "work", Some("default"));
     let reader = key(&database, "reader", "read,token:release", Some("default"));
     let elsewhere = key(&database, "elsewhere", "work", Some("team"));
-    let service = Service::start_with(&database, &["--auth", "keys"]).await;
+    let service = Service::join(&database, &["--auth", "keys"]).await;
     let ask = async |key: Option<&str>, queue: &str| {
         let name = format!("namespaces/default/queues/{queue}");
         let wait = Some(prost_types::Duration { seconds: 0, nanos: 0 });

@@ -1,8 +1,8 @@
 //! Room here for other processes, and theirs for the owners here.
 //!
-//! In: pools for which owners here lack room; calls of other processes. Out: room, and what became of events that came by way of
-//! another process. Invariants: another process is asked only while somebody here waits, by one call at a time for each pool; room
-//! that is lent out goes back by itself where no event comes for it. Not here: the calls ([`super::elsewhere`]).
+//! In: pools for which owners here lack room; calls of other processes. Out: room, and what became of events that came by way
+//! of another process. Invariants: another process is asked only while somebody here waits, by one call at a time for each pool;
+//! room that is lent out goes back by itself where no event comes for it. Not here: the calls ([`super::elsewhere`]).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
