@@ -118,7 +118,8 @@ async fn what_is_not_accepted_is_given_again_under_its_own_token(kind: Kind) {
         4 => Deed::ReleaseAtOnce,
         _ => Deed::Work(0),
     };
-    let _worker = Worker::start(&place, hello("w", &[], 3), &notes, deed);
+    // It does one event at once, and there is no other worker.
+    let _worker = Worker::start(&place, hello("w", &[], 1), &notes, deed);
     trigger(&service, "s", pull(3, "p", &[])).await;
     assert_eq!(succeeded(&service, "s", 60).await, 3);
     let attempts = notes.attempts();
@@ -308,7 +309,7 @@ async fn a_storm_of_workers_that_die_loses_nothing(kind: Kind) {
     service.stop().await;
 }
 
-/// A thousand schedules whose events nobody is able to do delay neither what others are able to do nor what is pushed.
+/// A hundred schedules whose events nobody is able to do delay neither what others are able to do nor what is pushed.
 async fn what_nobody_is_able_to_do_delays_nothing_else(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;

@@ -266,7 +266,9 @@ where
             request.extensions_mut().insert(access);
         }
         let bounded = !is_stream(request.uri().path());
-        if !bounded && let Some(stream_key) = self.door.stream_key(request.headers()) {
+        if (!bounded || waits(request.uri().path()))
+            && let Some(stream_key) = self.door.stream_key(request.headers())
+        {
             request.extensions_mut().insert(stream_key);
         }
         let wait = if waits(request.uri().path()) { WAIT_MAX } else { Duration::ZERO };

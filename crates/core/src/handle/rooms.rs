@@ -6,7 +6,7 @@
 //! poll; room is asked for only where tokens are free, so that none is kept from others; nobody walks pools that are not its
 //! own. Not here: which worker gets an event.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ struct Pool {
     /// How many of them have had no turn since room came.
     untried: usize,
     /// Events that hold their tokens and are to be sent again.
-    again: VecDeque<(RunId, u32)>,
+    again: BTreeSet<(RunId, u32)>,
 }
 
 /// See the head of this file.
@@ -101,13 +101,13 @@ impl Rooms {
             waiting: BTreeSet::new(),
             last: None,
             untried: 0,
-            again: VecDeque::new(),
+            again: BTreeSet::new(),
         })
     }
 
     /// How many events of a run hold their tokens and wait for room.
     pub(super) fn again(&self, pool: TargetId, run: RunId) -> usize {
-        self.pools.get(&pool).map_or(0, |pool| pool.again.iter().filter(|(of, _)| *of == run).count())
+        self.pools.get(&pool).map_or(0, |pool| pool.again.range((run, 0)..=(run, u32::MAX)).count())
     }
 
     /// An event of a pool is sent.
@@ -208,7 +208,7 @@ impl Shard {
         self.rooms.given.insert(id);
         // Whoever holds its token first.
         while let Some(pool) = self.rooms.pools.get_mut(&id).filter(|pool| pool.room > 0)
-            && let Some(key) = pool.again.pop_front()
+            && let Some(key) = pool.again.pop_first()
         {
             if self.is_to_be_sent_again(key) {
                 self.resend(key, now);
@@ -288,9 +288,7 @@ impl Shard {
         let Some(id) = run.pool().filter(|pool| self.rooms.room(*pool) == 0) else { return false };
         let spec = Arc::clone(&run.spec);
         let pool = self.rooms.pool(id, &spec);
-        if !pool.again.contains(&key) {
-            pool.again.push_back(key);
-        }
+        pool.again.insert(key);
         self.rooms.asks.insert(id);
         true
     }

@@ -181,6 +181,7 @@ impl Desk {
 
     /// To a worker of this process of which room was taken.
     pub(super) async fn give_here(&self, worker: WorkerId, event: v1::WorkEvent, until: Instant) -> Outcome {
+        let (name, attempt) = (event.name.clone(), event.attempt);
         let (reply, answer) = oneshot::channel();
         let way = Arc::new(Way::default());
         {
@@ -199,7 +200,10 @@ impl Desk {
                 Outcome::NotSent("it could not be written to its worker's stream in time".to_owned())
             }
             Ok(Err(_)) => Outcome::Unclear("its worker's stream broke before it was accepted".to_owned()),
-            Err(_) => Outcome::Unclear("its worker did not accept it in time".to_owned()),
+            Err(_) => {
+                self.overdue(worker, &name, attempt);
+                Outcome::Unclear("its worker did not accept it in time".to_owned())
+            }
         }
     }
 

@@ -131,6 +131,18 @@ impl Desk {
         }
     }
 
+    /// A worker has not accepted an event in time: it is given to somebody again, and its room is there for that.
+    pub(super) fn overdue(&self, id: WorkerId, name: &str, attempt: u32) {
+        let mut state = self.state();
+        let held = state.sessions.get_mut(&id).and_then(|session| session.events.get_mut(name));
+        if let Some(held) = held.filter(|held| held.attempt == attempt && held.reply.is_some()) {
+            held.reply = None;
+            held.units -= 1;
+            let given = state.book.free(id);
+            self.tell(&mut state, given);
+        }
+    }
+
     /// A worker is done with an event: it has accepted it, if it has not said so, and its room is there again.
     pub(super) fn done(&self, id: WorkerId, name: &str) {
         let mut state = self.state();

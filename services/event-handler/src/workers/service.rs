@@ -68,6 +68,8 @@ impl WorkerService for Workers {
         request: Request<v1::AcquireEventsRequest>,
     ) -> Result<Response<v1::AcquireEventsResponse>, Status> {
         let access = Access::of(request.extensions());
+        // A poll may wait for longer than its key is good.
+        let key = request.extensions().get::<StreamKey>().cloned();
         access.admit(request.get_ref())?;
         let request = request.into_inner();
         let names::Name { namespace, id } = work::queue("name", &request.name)?;
@@ -80,6 +82,7 @@ impl WorkerService for Workers {
         let until = instant_now() + Duration::from_millis(u64::try_from(wait_ms).unwrap_or_default());
         let mut poll = Poll::begin(&self.shared, profile, most)?;
         poll.wait(until).await;
+        StreamKey::check(key.as_ref())?;
         Ok(Response::new(v1::AcquireEventsResponse { events: poll.end() }))
     }
 

@@ -5,6 +5,7 @@
 //! written once its key is no good any more. Not here: who is given what (`desk`).
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
@@ -25,6 +26,8 @@ use super::handing::Handed;
 use super::sessions::{Profile, Refused};
 use crate::Shared;
 
+/// How long a stream may be open before its worker says who it is.
+const HELLO: Duration = Duration::from_secs(10);
 /// Releases and heartbeats of one stream that are under way at once.
 const UNDER_WAY_MAX: usize = 1_000;
 /// Messages that wait to be read by the worker, beyond which its stream ends.
@@ -67,7 +70,9 @@ impl Drop for Leaves {
 
 /// Serves a stream until it ends. What it ends with, if not well.
 pub(super) async fn serve(shared: Shared, mut opened: Opened, outlet: Outlet) -> Result<(), Status> {
-    let Some(first) = opened.incoming.message().await? else { return Ok(()) };
+    let first = tokio::time::timeout(HELLO, opened.incoming.message()).await;
+    let first = first.map_err(|_| Status::deadline_exceeded("no hello came within 10 s"))?;
+    let Some(first) = first? else { return Ok(()) };
     let Some(Said::Hello(hello)) = first.message else {
         return Err(FieldError::new("message", "", "hello, as the first message of a stream").into());
     };
