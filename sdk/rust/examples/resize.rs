@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "it shows what it does")]
 
 use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -16,9 +17,11 @@ use tollgate_worker::{Context, Event, Failure, Http, Pull, Source, Worker};
 #[serde(rename_all = "camelCase")]
 struct Picture {
     work_ms: u64,
-    /// Events with this index stumble at their first attempt.
+    /// The first event with this index stumbles, once.
     stumble: Option<u32>,
 }
+
+static STUMBLED: AtomicBool = AtomicBool::new(false);
 
 /// The work.
 async fn resize(event: Event, context: Context) -> Result<(), Failure> {
@@ -28,7 +31,7 @@ async fn resize(event: Event, context: Context) -> Result<(), Failure> {
         () = tokio::time::sleep(Duration::from_millis(picture.work_ms)) => {}
         () = context.cancelled() => return Err(Failure::retry("the token is lost")),
     }
-    if picture.stumble == Some(event.index) && event.attempt == 1 {
+    if picture.stumble == Some(event.index) && !STUMBLED.swap(true, Ordering::Relaxed) {
         println!("stumbled {}", event.id);
         return Err(Failure::retry("the disk is full"));
     }

@@ -11,6 +11,7 @@ import (
 	"log"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"tollgate.dev/worker"
@@ -54,11 +55,13 @@ func source() (worker.Source, error) {
 	return listening, err
 }
 
+var stumbled atomic.Bool
+
 // resize is the work.
 func resize(event *worker.Event, c *worker.Context) (any, error) {
 	var picture struct {
 		WorkMs int64 `json:"workMs"`
-		// Events with this index stumble at their first attempt.
+		// The first event with this index stumbles, once.
 		Stumble *uint32 `json:"stumble"`
 	}
 	if err := event.Decode(&picture); err != nil {
@@ -70,7 +73,7 @@ func resize(event *worker.Event, c *worker.Context) (any, error) {
 	case <-c.Done():
 		return nil, c.Err()
 	}
-	if picture.Stumble != nil && *picture.Stumble == event.Index && event.Attempt == 1 {
+	if picture.Stumble != nil && *picture.Stumble == event.Index && !stumbled.Swap(true) {
 		fmt.Printf("stumbled %s\n", event.ID)
 		return nil, errors.New("the disk is full")
 	}
