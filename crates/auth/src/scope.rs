@@ -73,6 +73,35 @@ impl Scopes {
         Self::from_iter([Scope::Admin])
     }
 
+    /// Those words that name scopes: what a newer version may have named gives nothing.
+    pub fn known<'w>(words: impl IntoIterator<Item = &'w str>) -> Self {
+        let known = words.into_iter().filter_map(|word| Self::of_word(word).ok());
+        known.fold(Self::default(), Self::and)
+    }
+
+    /// One word: a scope, or that of workers for one queue.
+    fn of_word(word: &str) -> Result<Self, ScopeError> {
+        match word.trim().split_once(OF_QUEUE) {
+            Some((of, queue)) if of == Scope::Work.word() && names::is_id(queue) => {
+                Ok(Self { bits: bit(Scope::Work), queues: vec![queue.to_owned()] })
+            }
+            _ => Ok(Self::from_iter([word.parse::<Scope>()?])),
+        }
+    }
+
+    /// These and those.
+    fn and(mut self, other: Self) -> Self {
+        // Of all queues is more than of one.
+        let of_all = |scopes: &Self| scopes.bits & bit(Scope::Work) != 0 && scopes.queues.is_empty();
+        if of_all(&self) || of_all(&other) {
+            self.queues.clear();
+        } else {
+            self.queues.extend(other.queues);
+        }
+        self.bits |= other.bits;
+        self
+    }
+
     /// Whether a scope is among them; `admin` brings the others.
     pub fn allow(&self, scope: Scope) -> bool {
         self.bits & (bit(scope) | bit(Scope::Admin)) != 0
@@ -122,24 +151,7 @@ impl FromStr for Scopes {
 
     /// A comma list with at least one scope.
     fn from_str(text: &str) -> Result<Self, ScopeError> {
-        let (mut scopes, mut all_queues) = (Self::default(), false);
-        for word in text.split(',') {
-            match word.trim().split_once(OF_QUEUE) {
-                Some((of, queue)) if of == Scope::Work.word() && names::is_id(queue) => {
-                    scopes.bits |= bit(Scope::Work);
-                    scopes.queues.push(queue.to_owned());
-                }
-                _ => {
-                    let scope = word.parse()?;
-                    scopes.bits |= bit(scope);
-                    all_queues |= scope == Scope::Work;
-                }
-            }
-        }
-        if all_queues {
-            scopes.queues.clear();
-        }
-        Ok(scopes)
+        text.split(',').try_fold(Self::default(), |scopes, word| Ok(scopes.and(Self::of_word(word)?)))
     }
 }
 
@@ -170,6 +182,8 @@ mod tests {
         let all: Scopes = "work=render,work".parse().unwrap();
         assert_eq!(all.words(), ["work"]);
         assert!(all.allow_queue("mail") && Scopes::all().allow_queue("mail"));
+        let kept = Scopes::known(["read", "fly", "work=render", "work=Audio"]);
+        assert_eq!(kept.words(), ["read", "work=render"], "as it is stored, and what is not known");
         let none: Scopes = "read,token:release".parse().unwrap();
         assert!(!none.allow_queue("render"));
     }

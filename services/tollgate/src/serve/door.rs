@@ -15,7 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http::{StatusCode, header};
 use tokio_util::sync::CancellationToken;
-use tollgate_auth::{Access, Directory, Door, KeyEntry, Mode, Scope};
+use tollgate_auth::{Access, Directory, Door, KeyEntry, Mode, Scope, Scopes};
 use tollgate_clock::Clock;
 use tollgate_gateway::Hosts;
 use tollgate_store::{Store, StoreError};
@@ -111,7 +111,7 @@ async fn read(store: &Arc<dyn Store>, clock: &Clock, directory: &Directory) -> R
     let keys = store.live_keys(clock.wall_us()).await?;
     let entries = keys.into_iter().map(|key| {
         // What a newer version may have named is not known here, and gives nothing.
-        let scopes = key.scopes.iter().filter_map(|word| word.parse().ok()).collect();
+        let scopes = Scopes::known(key.scopes.iter().map(String::as_str));
         let (id, name, namespace, hash, expires_us) =
             (key.id, key.name, key.namespace, key.hash, key.expires_us);
         KeyEntry { id, name, namespace, scopes, hash, expires_us }
