@@ -87,6 +87,8 @@ async fn workers_and_schedules_have_turns(kind: Kind) {
         }
         trigger(&service, id, pull(100, of, &[])).await;
     }
+    // All three wait, before there is anything to share.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
     let workers = ["one", "two", "three"]
         .map(|name| Worker::start(&place, hello(name, &[], 2), &notes, |_| Deed::Work(20)));
     given(&notes, 150).await;
