@@ -114,7 +114,11 @@ mod tests {
         for id in ["a", "b", "c"] {
             known.ended(id, &Release::default());
         }
-        assert_eq!((known.state().events.len(), known.state().order.len()), (2, 2));
+        let (events, order) = {
+            let state = known.state();
+            (state.events.len(), state.order.len())
+        };
+        assert_eq!((events, order), (2, 2));
         assert!(matches!(known.come("c", 2), Verdict::Done(_)));
         assert!(matches!(known.come("a", 2), Verdict::Begin));
     }
