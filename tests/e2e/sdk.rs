@@ -2,6 +2,7 @@
 //! more at once than they are told, through stumbles, a stop in the midst and a server that dies.
 
 mod go;
+mod python;
 mod rust;
 
 use std::collections::BTreeSet;

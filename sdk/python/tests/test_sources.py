@@ -1,0 +1,153 @@
+"""The sources Http and Sqs, against a fake server."""
+
+import base64
+import hashlib
+import hmac
+import http.client
+import json
+import threading
+import time
+import unittest
+from collections import Counter
+from typing import Any
+
+from fake import Running, fake_server, until
+
+from tollgate_worker import Context, Event, Http, Sqs, Worker
+
+SECRET = "whsec_YS1zZWNyZXQtdGhhdC1ldmVyeWJvZHkta25vd3M="
+NEW = "whsec_" + base64.b64encode(b"new").decode()
+
+
+def send(http_: Http, body: str, secret: str = SECRET, age_s: int = 0, method: str = "POST") -> tuple[int, str, str | None]:
+    """Sends a body, signed in a secret. Returns the status, the body and the Retry-After of the answer."""
+    sent = str(int(time.time()) - age_s)
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    mac = hmac.new(key, f"id.{sent}.{body}".encode(), hashlib.sha256).digest()
+    headers = {
+        "webhook-id": "id",
+        "webhook-timestamp": sent,
+        "webhook-signature": "v1,AAAA v1," + base64.b64encode(mac).decode(),
+    }
+    connection = http.client.HTTPConnection(*http_.address, timeout=15)
+    connection.request(method, "/", body, headers)
+    answer = connection.getresponse()
+    said = answer.read().decode()
+    connection.close()
+    return answer.status, said, answer.headers.get("retry-after")
+
+
+class ByHttp(unittest.TestCase):
+    def test_it_takes_what_is_signed_and_refuses_what_it_has_no_room_for(self) -> None:
+        let = threading.Event()
+        begun: list[str] = []
+
+        def work(event: Event, _context: Context) -> None:
+            begun.append(event.id)
+            if event.id.startswith("slow"):
+                let.wait(15)
+            if event.id == "bad":
+                raise OSError("disk full")
+
+        source = Http(NEW, SECRET, host="127.0.0.1", port=0)
+
+        def expect(body: str, status: int, words: str, **how: Any) -> None:
+            answered, said, after = send(source, body, **how)
+            self.assertEqual((answered, after), (status, "1" if status == 503 else None), body + said)
+            self.assertIn(words, said)
+
+        with fake_server() as fake:
+            running = Running(Worker(source, work, server=fake.url, concurrency=2))
+            expect('{"id": "forged"}', 401, "not signed", secret="whsec_Zm9yZ2Vk")
+            expect('{"id": "old"}', 401, "not signed", age_s=3600)
+            expect('{"attempt": 1}', 400, "id: missing")
+            expect("{", 400, "event: it cannot be read")
+            expect("", 405, "POST", method="PUT")
+            expect('{"id": "good", "release": "on_response"}', 200, "", secret=NEW)
+            expect('{"id": "bad", "release": "on_response"}', 500, "disk full")
+            expect('{"id": "slow-1"}', 202, "")
+            until("work", lambda: len(begun) == 3)
+            expect('{"id": "slow-1", "release": "on_response"}', 409, "being worked on")
+            expect('[{"id": "slow-2"}]', 202, '{"events":[]}')
+            until("work", lambda: len(begun) == 4)
+            expect('{"id": "more"}', 503, "no room")
+            refused = '{"id":"many","status":"REFUSED","message":"the worker has no room","retryAfterMs":1000}'
+            expect('[{"id": "more"}, {"id": "many"}]', 202, refused)
+            running.worker.stop()
+            until("the end of taking", lambda: send(source, '{"id": "late"}')[1] == "the worker stops")
+            expect('{"id": "late"}', 503, "stops")
+            let.set()
+            self.assertIsNone(running.end())
+            self.assertEqual(begun, ["good", "bad", "slow-1", "slow-2"])
+            self.assertEqual({name: len(told) for name, told in fake.releases.items()}, {"slow-1": 1, "slow-2": 1})
+            self.assertRaises(OSError, send, source, "{}")
+
+    def test_several_that_wait_for_their_answers_are_worked_on_at_once(self) -> None:
+        both = threading.Barrier(2, timeout=15)
+        source = Http(SECRET, host="127.0.0.1", port=0)
+        with fake_server() as fake:
+            running = Running(Worker(source, lambda _event, _context: both.wait() and None, server=fake.url, concurrency=2))
+            body = json.dumps([{"id": name, "release": "on_response"} for name in ("a", "b")])
+            self.assertEqual(send(source, body)[:2], (202, '{"events":[]}'))
+            running.stop()
+
+    def test_secrets_that_cannot_be_read_are_refused(self) -> None:
+        for secrets in ((), ("",), ("whsec_&",)):
+            with self.assertRaisesRegex(ValueError, "^secrets: "):
+                Http(*secrets, host="127.0.0.1", port=0)
+
+
+class FakeQueue:
+    """A queue of SQS in memory, as a client of boto3."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.messages: list[dict[str, str]] = []
+        self.deleted: list[str] = []
+        self.hidden: Counter[str] = Counter()
+        self.fails = 0
+        self.most = 0
+
+    def receive_message(self, **arguments: Any) -> dict[str, Any]:
+        most: int = arguments["MaxNumberOfMessages"]
+        time.sleep(0.002)
+        with self.lock:
+            if self.fails > 0:
+                self.fails -= 1
+                raise OSError("throttled")
+            self.most = max(self.most, most)
+            out, self.messages = self.messages[:most], self.messages[most:]
+            return {"Messages": out} if out else {}
+
+    def delete_message(self, **arguments: Any) -> None:
+        with self.lock:
+            self.deleted.append(arguments["ReceiptHandle"])
+
+    def change_message_visibility(self, **arguments: Any) -> None:
+        with self.lock:
+            self.hidden[arguments["ReceiptHandle"]] += 1
+
+
+class BySqs(unittest.TestCase):
+    def test_a_message_is_deleted_after_its_release_was_answered(self) -> None:
+        queue = FakeQueue()
+        queue.fails = 2
+        queue.messages = [{"Body": "no event", "ReceiptHandle": "x"}]
+        queue.messages += [{"Body": f'{{"id": "e{n}", "attempt": 1}}', "ReceiptHandle": f"{n}"} for n in range(5)]
+        holds = True
+        with fake_server() as fake:
+            fake.refuse = lambda path: (503, "busy") if holds else None
+            with self.assertLogs("tollgate_worker", "WARNING"):
+                source = Sqs("queue", queue, visibility_s=3)
+                running = Running(Worker(source, lambda _event, _context: None, server=fake.url, concurrency=3))
+                until("a message that is hidden again", lambda: queue.hidden["0"] > 1)
+                self.assertEqual(queue.deleted, [])
+                holds = False
+                until("an empty queue", lambda: len(queue.deleted) == 5)
+                running.stop()
+            self.assertEqual({name: len(told) for name, told in fake.releases.items()}, {f"e{n}": 1 for n in range(5)})
+        self.assertEqual((sorted(queue.deleted), queue.most), ([f"{n}" for n in range(5)], 3))
+
+
+if __name__ == "__main__":
+    unittest.main()
