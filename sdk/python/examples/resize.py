@@ -7,11 +7,18 @@
 
 import logging
 import os
+import sys
 import threading
 
 from tollgate_worker import Context, Event, FailedError, Http, Pull, Source, Sqs, Worker
 
 stumbled = threading.Event()
+
+
+def say(line: str) -> None:
+    """Writes a line as a whole: the threads share the output."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def resize(event: Event, context: Context) -> None:
@@ -20,32 +27,32 @@ def resize(event: Event, context: Context) -> None:
         work_ms, stumble = float(event.data["workMs"]), event.data.get("stumble")
     except (TypeError, KeyError, ValueError) as error:
         raise FailedError(f"data: {error!r}") from error
-    print(f"begin {event.id} (attempt {event.attempt})", flush=True)
+    say(f"begin {event.id} (attempt {event.attempt})")
     if context.wait(work_ms / 1000):
         raise InterruptedError("the token is lost")
     # The first event with this index stumbles, once.
     if event.index == stumble and not stumbled.is_set():
         stumbled.set()
-        print(f"stumbled {event.id}", flush=True)
+        say(f"stumbled {event.id}")
         raise OSError("the disk is full")
-    print(f"done {event.id}", flush=True)
+    say(f"done {event.id}")
 
 
 def source() -> Source:
     """Where the events come from, by the environment."""
     if queue := os.environ.get("QUEUE"):
-        print(f"pulling from {queue}", flush=True)
+        say(f"pulling from {queue}")
         return Pull(queue)
     if queue_url := os.environ.get("QUEUE_URL"):
-        print(f"pulling from {queue_url}", flush=True)
+        say(f"pulling from {queue_url}")
         return Sqs(queue_url)
     host, _, port = os.environ.get("LISTEN", "127.0.0.1:8080").rpartition(":")
     http = Http(os.environ.get("WEBHOOK_SECRET", ""), host=host, port=int(port))
-    print("listening on http://{}:{}".format(*http.address), flush=True)
+    say("listening on http://{}:{}".format(*http.address))
     return http
 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
     Worker(source(), resize, concurrency=int(os.environ.get("CONCURRENCY", "4"))).run()
-    print("stopped", flush=True)
+    say("stopped")
