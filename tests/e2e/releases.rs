@@ -61,6 +61,43 @@ async fn an_event_that_asks_to_come_again_comes_again(kind: Kind) {
     service.stop().await;
 }
 
+async fn checks_of_one_thing_are_cleared_by_its_label(kind: Kind) {
+    let World { _database, service, consumer } = world(kind, |arrival| match arrival.attempt {
+        1 => {
+            let ahead_ms = if arrival.schedule == "order-2" { 6_000 } else { 4_000 };
+            Conduct::release(ReleaseTokenRequest { next_check_time: Some(soon(ahead_ms)), ..Default::default() })
+        }
+        _ => Conduct::work(0..1),
+    })
+    .await;
+    let check = |order: &str, at| {
+        let labels = [("order".to_owned(), order.to_owned())].into();
+        Schedule { labels, ..once(at, 1, "p", http(&consumer)) }
+    };
+    for (id, order, at) in
+        [("order-1", "1", soon(800)), ("order-1-late", "1", soon(4_000)), ("order-2", "2", soon(800))]
+    {
+        service.create_schedule(id, check(order, at)).await.unwrap();
+    }
+    wait_for("both first checks", 20, async || {
+        (consumer.notes.released(ReleaseStatus::ComesAgain) == 2).then_some(())
+    })
+    .await;
+    let deleted = Cli::new(service.url()).ok(&["delete", "-l", "order=1", "--yes"]);
+    assert_eq!(deleted, "deleted 2 schedules of 2 that matched\n");
+    let cleared = service.finished("order-1", 20).await;
+    assert_eq!(cleared.counts.map(|counts| (counts.cancelled, counts.succeeded)), Some((1, 0)), "{cleared:?}");
+    // The other thing's check comes, later than the cleared ones would have.
+    let kept = service.finished("order-2", 30).await;
+    assert_eq!(kept.counts.map(|counts| counts.succeeded), Some(1), "{kept:?}");
+    let mut came: Vec<(String, u32)> =
+        consumer.notes.arrivals().into_iter().map(|arrival| (arrival.schedule, arrival.attempt)).collect();
+    came.sort();
+    let expected = [("order-1", 1), ("order-2", 1), ("order-2", 2)];
+    assert_eq!(came, expected.map(|(schedule, attempt)| (schedule.to_owned(), attempt)));
+    service.stop().await;
+}
+
 async fn a_cursor_goes_to_the_next_run(kind: Kind) {
     let World { _database, service, consumer } = world(kind, |arrival| {
         let cursor = Some(format!("after {}", arrival.launch_us));
@@ -258,6 +295,7 @@ async fn releases_that_change_nothing_are_answered_clearly(kind: Kind) {
 
 on_both_stores!(
     an_event_that_asks_to_come_again_comes_again,
+    checks_of_one_thing_are_cleared_by_its_label,
     a_cursor_goes_to_the_next_run,
     outcomes_end_events_as_they_say,
     a_bad_consumer_leads_to_dead_events_and_retry_brings_them_back,

@@ -228,8 +228,13 @@ fn schedules() -> impl Strategy<Value = Schedule> {
     let numbers = (1..=10_000_000_u32, 0..=9_u8, of(1..=YEAR_S), spans, any::<u128>(), 0..1_i64 << 50);
     (".{0,40}", timing(), target(), payload_with_items(), of(Just("p")), rules(), labels(), pause(), numbers)
         .prop_map(
-            |(description, timing, target, (payload, of_items), policy, rules, labels, pause, numbers)| {
+            |(description, mut timing, target, (payload, of_items), policy, rules, labels, pause, numbers)| {
                 let (retry, catch_up, overlap, check_again) = rules;
+                for trigger in &mut timing.triggers {
+                    if let Trigger::At { at_us } = trigger {
+                        *at_us = CheckAgain::up_to_slot_us(*at_us, check_again.slot_s);
+                    }
+                }
                 let (events, priority, finish_by_s, (spread_s, start_within_s), uid, us) = numbers;
                 Schedule {
                     uid: Uuid::from_u128(uid),

@@ -182,7 +182,7 @@ pub struct CheckAgain {
     pub count_max: u32,
     /// How far ahead a check may lie, in seconds.
     pub horizon_s: i64,
-    /// Checks are rounded up to whole multiples of this many seconds since the epoch.
+    /// Checks, and the moments of triggers `at`, are rounded up to whole multiples of this many seconds since the epoch.
     pub slot_s: i64,
     /// What a guard does.
     #[serde(default)]
@@ -217,8 +217,13 @@ impl CheckAgain {
                 self.horizon_s
             )));
         }
-        let slot_us = self.slot_s.max(1) * SECOND_US;
-        Ok((check_us + slot_us - 1).div_euclid(slot_us) * slot_us)
+        Ok(Self::up_to_slot_us(check_us, self.slot_s))
+    }
+
+    /// The begin of a slot of so many seconds, counted from the epoch, at a moment or after it.
+    pub fn up_to_slot_us(at_us: i64, slot_s: i64) -> i64 {
+        let slot_us = slot_s.max(1) * SECOND_US;
+        (at_us + slot_us - 1).div_euclid(slot_us) * slot_us
     }
 }
 

@@ -1,6 +1,8 @@
 //! Brings triggers, zone and bounds into the planner's form; whether they can fire is the planner's decision.
 
-use tollgate_core::model::{CalendarUse, DateRange, DateRangeError, GapRule, RepeatRule, Timing, Trigger};
+use tollgate_core::model::{
+    CalendarUse, CheckAgain, DateRange, DateRangeError, GapRule, RepeatRule, Timing, Trigger,
+};
 use tollgate_core::plan::plain_list;
 
 use super::check::Check;
@@ -10,6 +12,8 @@ use crate::v1::trigger::Trigger as Kind;
 
 /// The most triggers of one schedule.
 const TRIGGERS_MAX: usize = 100;
+/// The longest slot that moments are rounded up to.
+pub(super) const SLOT_MAX_S: i64 = 24 * 3_600;
 /// The most dates and ranges of dates that one schedule may exclude.
 const EXCLUDE_MAX: usize = 500;
 
@@ -20,11 +24,14 @@ pub(super) fn to_core(check: &mut Check, message: &v1::Schedule, namespace: Opti
         check.refuse("triggers", count, format!("at most {TRIGGERS_MAX} triggers"));
     }
     let triggers = message.triggers.iter().take(TRIGGERS_MAX).enumerate();
+    // One that is wrong is refused with the rest of `check_again`.
+    let slot = message.check_again.as_ref().and_then(|check_again| check_again.slot);
+    let slot_s = slot.map_or(1, |slot| slot.seconds.clamp(1, SLOT_MAX_S));
     let gap = check.choice("gap", message.gap, "NEXT_VALID or SKIP");
     let repeat = check.choice("repeat", message.repeat, "FIRST or BOTH");
     let timing = Timing {
         triggers: triggers
-            .filter_map(|(at, given)| trigger(check, &format!("triggers[{at}]"), given))
+            .filter_map(|(at, given)| trigger(check, &format!("triggers[{at}]"), given, slot_s))
             .collect(),
         time_zone: match message.time_zone.as_str() {
             "" => "UTC".to_owned(),
@@ -91,7 +98,7 @@ fn calendars(check: &mut Check, namespace: Option<&str>, given: &[String]) -> Ve
     named
 }
 
-fn trigger(check: &mut Check, path: &str, message: &v1::Trigger) -> Option<Trigger> {
+fn trigger(check: &mut Check, path: &str, message: &v1::Trigger, slot_s: i64) -> Option<Trigger> {
     match &message.trigger {
         None => {
             check.refuse(path, "", "one of cron, fields, interval, at");
@@ -116,7 +123,9 @@ fn trigger(check: &mut Check, path: &str, message: &v1::Trigger) -> Option<Trigg
             Some(Trigger::Interval { every_s: every_s?, anchor_us })
         }
         Some(Kind::At(at)) => {
-            Some(Trigger::At { at_us: check.whole_second_us(&format!("{path}.at"), Some(at))? })
+            let field = format!("{path}.at");
+            let at_us = CheckAgain::up_to_slot_us(check.whole_second_us(&field, Some(at))?, slot_s);
+            Some(Trigger::At { at_us: check.us(&field, Some(&timestamp(at_us)))? })
         }
     }
 }
