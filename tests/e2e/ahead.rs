@@ -294,7 +294,7 @@ async fn runs_and_schedules_are_narrowed(kind: Kind) {
 
 async fn attempts_and_answers_are_remembered(kind: Kind) {
     let database = Database::new(kind).await;
-    let service = Service::start(&database).await;
+    let mut service = Service::start(&database).await;
     let conduct = |arrival: &tollgate_harness::Arrival| match arrival.attempt {
         1 => Conduct::Answer(503),
         2 => Conduct::Answer(429),
@@ -317,5 +317,12 @@ async fn attempts_and_answers_are_remembered(kind: Kind) {
     );
     assert!(told.attempts[0].message.contains("503") && told.attempts[1].message.contains("429"), "{told:?}");
     assert!(told.attempts.is_sorted_by_key(|made| us(made.start_time)));
+    // They are written once a second, and whoever comes after this process knows them.
+    tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
+    service.kill9();
+    let service = Service::start(&database).await;
+    let request = ExplainEventRequest { name: event.name.clone() };
+    let later = service.handler().explain_event(request).await.unwrap().into_inner();
+    assert_eq!(later.attempts, told.attempts);
     service.stop().await;
 }

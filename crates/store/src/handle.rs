@@ -10,6 +10,7 @@ use tollgate_core::model::{Policy, Run, RunId, RunSpec};
 pub use tollgate_core::own::{Lease, Member};
 use uuid::Uuid;
 
+use crate::attempts::AttemptStore;
 use crate::items::ItemStore;
 use crate::listing::ListingStore;
 use crate::minutes::MinuteStore;
@@ -77,7 +78,7 @@ pub struct Inbox {
 
 /// The handler's part of a store. All but [`HandleStore::post`] and the reads go through the fence.
 #[async_trait]
-pub trait HandleStore: MinuteStore + ItemStore + ListingStore + Send + Sync {
+pub trait HandleStore: AttemptStore + MinuteStore + ItemStore + ListingStore + Send + Sync {
     /// All shards' rows, in order.
     async fn leases(&self) -> Result<Vec<Lease>, StoreError>;
     /// One shard's row. Not for heartbeats, nor in their way.

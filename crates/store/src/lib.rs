@@ -5,6 +5,7 @@
 //! - [`follow`]: what follows the ends of runs.
 //! - [`handle`]: queue shards, their inboxes, runs and tokens (written by a shard's owner, through the fence).
 //! - [`history`]: what has ended; retention.
+//! - [`attempts`]: what became of deliveries.
 //! - [`minutes`]: what became of events by the minute.
 //! - [`items`]: what the events of submitted runs carry.
 //! - [`listing`]: runs whose items are fetched.
@@ -26,6 +27,7 @@ macro_rules! both_text {
 }
 
 pub mod alert;
+pub mod attempts;
 mod batch;
 mod both;
 pub mod calendar;

@@ -4,6 +4,7 @@
 //! Invariant: nothing that a driver read reaches the core unchecked. Not here: statements.
 
 mod alert;
+mod attempt;
 mod batch;
 mod calendar;
 mod done;
@@ -26,6 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use alert::{AlertNew, AlertRow, AlertStateRow};
+pub(crate) use attempt::AttemptRecord;
 pub(crate) use batch::{BatchRecord, batches_from, batches_limit, tokens_of};
 pub(crate) use calendar::{CalendarNew, CalendarRow, HeldRow, LinkRow, RewrittenRow, UsersRow};
 pub(crate) use done::{DoneRow, done_page};
@@ -60,6 +62,7 @@ use crate::corrupt::CorruptRow;
 pub(crate) const TABLES: &[Table] = &[
     AlertNew::TABLE,
     AlertRow::TABLE,
+    AttemptRecord::TABLE,
     AuditRow::TABLE,
     BatchRecord::TABLE,
     CalendarNew::TABLE,

@@ -70,7 +70,7 @@ const AT_ONCE: &str = "commit";
 const SUBSCRIPTS: [&str; 2] = ["0009_commit_events", "0010_commit_shards"];
 
 /// Some tables that are not distributed: Citus joins none of them with one that is.
-const COLD: [&str; 8] = [
+const COLD: [&str; 9] = [
     "schedules",
     "policies",
     "schedule_children",
@@ -78,6 +78,7 @@ const COLD: [&str; 8] = [
     "scan_windows",
     "audit_log",
     "minute_counts",
+    "event_attempts",
     "submissions",
 ];
 

@@ -1,40 +1,36 @@
-//! Remembers what targets said of deliveries, for people who ask why an event is where it is.
+//! Keeps what targets said of deliveries, for people who ask why an event is where it is.
 //!
-//! In: every delivery on its way to its target. Out: the attempts of one event.
+//! In: every delivery on its way to its target. Out: the attempts of one event; once a second, rows for the store.
 //! Invariants: memory is bounded, the oldest goes first; a first delivery that is taken, which nearly all are, costs
-//! nothing and leaves nothing. Not here: anything that decides: nothing is read back but to be shown, and what a handler
-//! remembers ends with it.
+//! nothing and leaves nothing. What a process that dies takes with it is what was said since [`EVERY`]. Not here: anything
+//! that decides: nothing is read back but to be shown.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
-use tollgate_core::model::{Delivery, MINUTE_US, Sent};
+use tollgate_core::model::{Delivery, EventRef, MINUTE_US, RunId, Sent};
+use tollgate_metrics::Role;
 use tollgate_proto::{convert, v1};
+use tollgate_store::attempts::AttemptRow;
 use tollgate_target::{Leave, Targets};
 
+use crate::Shared;
 use crate::workers::{Desk, Outcome, RoomUnit};
 
-/// The most attempts that are remembered, of all events together.
+/// The most attempts that wait to be written, of all events together. They take some 20 MB.
 const KEPT_MAX: usize = 20_000;
-/// The most characters of an answer that are.
+/// The most characters of an answer that are kept.
 const MESSAGE_CHARS: usize = 500;
-
-/// What was made of one delivery.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Attempt {
-    /// Its number.
-    pub(crate) attempt: u32,
-    /// When it began (wall clock).
-    pub(crate) start_us: i64,
-    /// How long the answer took, in microseconds.
-    pub(crate) took_us: i64,
-    /// What the target said.
-    pub(crate) sent: Sent,
-}
+/// How often attempts are written.
+const EVERY: Duration = Duration::from_secs(1);
+/// How many one transaction writes at most, and how many transactions there are each time.
+const ROWS_AT_ONCE: usize = 1_000;
+const WRITES_AT_ONCE: usize = 5;
 
 /// Room at a worker for one event.
 #[derive(Debug)]
@@ -73,11 +69,12 @@ fn not_sent(message: String) -> Sent {
     Sent::NotSent { message, retry_after_ms: None }
 }
 
+/// Attempts that have not been written yet, earliest first.
 #[derive(Debug, Default)]
-struct Log {
-    by_event: HashMap<String, Vec<Attempt>>,
-    /// The events of all attempts, earliest first.
-    order: VecDeque<String>,
+struct Book {
+    rows: VecDeque<AttemptRow>,
+    /// How many have left it.
+    left: u64,
 }
 
 /// The targets, and what they said. Clones share everything.
@@ -85,22 +82,27 @@ struct Log {
 pub(crate) struct Witness {
     targets: Targets,
     clock: Clock,
-    log: Arc<Mutex<Log>>,
+    book: Arc<Mutex<Book>>,
     /// When the log was told last of events that could not be sent (monotonic).
     complained_us: Arc<AtomicI64>,
 }
 
 impl Witness {
-    /// Nothing is remembered yet.
+    /// Nothing has been said yet.
     pub(crate) fn new(targets: Targets, clock: Clock) -> Self {
         let complained_us = Arc::new(AtomicI64::new(i64::MIN));
-        Self { targets, clock, log: Arc::default(), complained_us }
+        Self { targets, clock, book: Arc::default(), complained_us }
     }
 
     /// Delivers one event once: to its target, or to a worker that takes it.
-    pub(crate) async fn send(&self, delivery: Delivery, leave: Leave, pulled: Option<PulledBy>) -> Sent {
-        let (attempt, began_us) = (delivery.attempt, self.clock.mono_us());
-        let event_id = delivery.event_id.clone();
+    pub(crate) async fn send(
+        &self,
+        run: RunId,
+        delivery: Delivery,
+        leave: Leave,
+        pulled: Option<PulledBy>,
+    ) -> Sent {
+        let (index, attempt, began_us) = (delivery.index, delivery.attempt, self.clock.mono_us());
         let sent = match pulled {
             None => self.targets.send_by_leave(delivery, leave).await,
             Some(by) => Box::pin(by.give(&self.targets, delivery, &leave)).await,
@@ -112,8 +114,7 @@ impl Witness {
             let now = self.clock.now();
             let took_us = now.mono_us - began_us;
             let (start_us, sent) = (now.wall_us - took_us, clipped(sent.clone()));
-            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-            log.note(event_id.as_str(), Attempt { attempt, start_us, took_us, sent });
+            self.book().note(AttemptRow { run, index, attempt, start_us, took_us, sent });
         }
         sent
     }
@@ -132,27 +133,70 @@ impl Witness {
         }
     }
 
-    /// The remembered attempts of an event, earliest first.
-    pub(crate) fn of(&self, event_id: &str) -> Vec<Attempt> {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.by_event.get(event_id).cloned().unwrap_or_default()
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Log {
-    fn note(&mut self, event_id: &str, attempt: Attempt) {
-        self.by_event.entry(event_id.to_owned()).or_default().push(attempt);
-        self.order.push_back(event_id.to_owned());
-        if self.order.len() <= KEPT_MAX {
-            return;
+impl Book {
+    fn note(&mut self, row: AttemptRow) {
+        self.rows.push_back(row);
+        if self.rows.len() > KEPT_MAX {
+            self.rows.pop_front();
+            self.left += 1;
         }
-        let Some(oldest) = self.order.pop_front() else { return };
-        if let Some(attempts) = self.by_event.get_mut(&oldest) {
-            attempts.remove(0);
-            if attempts.is_empty() {
-                self.by_event.remove(&oldest);
+    }
+
+    /// The first of them, and how many will have left once these have.
+    fn first(&self) -> (Vec<AttemptRow>, u64) {
+        let rows: Vec<_> = self.rows.iter().take(ROWS_AT_ONCE).cloned().collect();
+        let until = self.left + rows.len() as u64;
+        (rows, until)
+    }
+
+    /// These have been written. Some may have had to go meanwhile.
+    fn written(&mut self, until: u64) {
+        while self.left < until && self.rows.pop_front().is_some() {
+            self.left += 1;
+        }
+    }
+}
+
+/// Has everything written that targets say, until told to stop.
+pub(crate) async fn keep(shared: Shared, stop: CancellationToken) {
+    while stop.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_some() {
+        shared.write_attempts().await;
+    }
+}
+
+impl Shared {
+    /// Writes what has been said; what cannot be written is kept.
+    pub(crate) async fn write_attempts(&self) {
+        for _ in 0..WRITES_AT_ONCE {
+            let (rows, until) = self.targets.book().first();
+            if rows.is_empty() {
+                return;
             }
+            if let Err(error) = self.store.put_attempts(&rows).await {
+                self.options.metrics.store_failed(Role::Handler);
+                tracing::debug!(%error, rows = rows.len(), "attempts cannot be written; they are kept");
+                return;
+            }
+            self.targets.book().written(until);
         }
+    }
+
+    /// The attempts of an event, earliest first: those of all processes, and those that this one has not written yet.
+    pub(crate) async fn attempts(&self, event: EventRef) -> Vec<AttemptRow> {
+        let stored = self.people.attempts(event.run, event.index).await.unwrap_or_else(|error| {
+            self.options.metrics.store_failed(Role::Handler);
+            tracing::debug!(%error, "attempts cannot be read");
+            Vec::new()
+        });
+        let book = self.targets.book();
+        let own = book.rows.iter().filter(|row| (row.run, row.index) == (event.run, event.index)).cloned();
+        let all: BTreeMap<u32, AttemptRow> = stored.into_iter().chain(own).map(|row| (row.attempt, row)).collect();
+        all.into_values().collect()
     }
 }
 
@@ -170,25 +214,44 @@ fn clipped(mut sent: Sent) -> Sent {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
-    fn attempt(attempt: u32) -> Attempt {
-        Attempt { attempt, start_us: 0, took_us: 0, sent: Sent::Accepted }
+    fn made(attempt: u32) -> AttemptRow {
+        let run = RunId::derive(uuid::Uuid::from_u128(1), 0);
+        AttemptRow { run, index: 0, attempt, start_us: 0, took_us: 0, sent: Sent::Accepted }
+    }
+
+    fn numbers(book: &Book) -> Vec<u32> {
+        book.rows.iter().map(|row| row.attempt).collect()
     }
 
     #[test]
-    fn the_oldest_attempt_is_forgotten_first() {
-        let mut log = Log::default();
-        log.note("a", attempt(1));
-        log.note("a", attempt(2));
-        for _ in 0..KEPT_MAX - 1 {
-            log.note("b", attempt(1));
-        }
-        assert_eq!(log.by_event["a"], [attempt(2)]);
-        log.note("b", attempt(2));
-        assert!(!log.by_event.contains_key("a"));
-        assert_eq!((log.order.len(), log.by_event["b"].len()), (KEPT_MAX, KEPT_MAX));
+    fn what_has_been_written_leaves_and_nothing_else() {
+        let mut book = Book::default();
+        (1..=3).for_each(|attempt| book.note(made(attempt)));
+        let (rows, until) = book.first();
+        assert_eq!((rows.len(), until), (3, 3));
+        // While they are written another comes.
+        book.note(made(4));
+        book.written(until);
+        assert_eq!(numbers(&book), [4]);
+        book.written(until);
+        assert_eq!(numbers(&book), [4], "they have left already");
+    }
+
+    #[test]
+    fn the_oldest_attempt_goes_first_also_while_it_is_written() {
+        let mut book = Book::default();
+        let most = u32::try_from(KEPT_MAX).unwrap();
+        (1..=most).for_each(|attempt| book.note(made(attempt)));
+        let (rows, until) = book.first();
+        assert_eq!(rows.len(), ROWS_AT_ONCE);
+        (most + 1..=most + 3).for_each(|attempt| book.note(made(attempt)));
+        assert_eq!((book.rows.len(), book.rows[0].attempt), (KEPT_MAX, 4));
+        book.written(until);
+        assert_eq!(book.rows[0].attempt, rows[ROWS_AT_ONCE - 1].attempt + 1, "three of those written had to go");
     }
 
     #[test]

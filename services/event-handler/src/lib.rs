@@ -244,16 +244,18 @@ impl EventHandler {
     /// Owns and drives shards until `stop`; then hands them over, and waits for the answers of what is under way.
     pub async fn run(&self, stop: CancellationToken) {
         let membership = membership::Membership::new(self.shared.clone());
-        let (news, minutes) = (self.shared.clone(), self.shared.clone());
+        let (news, minutes, attempts) = (self.shared.clone(), self.shared.clone(), self.shared.clone());
         tokio::join!(
             membership.run(stop.clone()),
             news::watch(news, stop.clone()),
             minutes::keep(minutes, stop.clone()),
+            attempts::keep(attempts, stop.clone()),
             lists::run(self.shared.clone(), self.client.clone(), stop.clone()),
             self.follow_ends(stop.clone()),
             alerts::run(self.shared.clone(), self.mail.clone(), stop)
         );
         self.shared.write_minutes(None).await;
+        self.shared.write_attempts().await;
     }
 
     async fn follow_ends(&self, stop: CancellationToken) {

@@ -320,6 +320,8 @@ impl<D: Driver> RetentionStore for D {
         let asked_us = now_us.saturating_sub(REQUESTS_KEPT_US);
         pruned.other +=
             prune_table(self.clone(), "prune_requests", sql!("prune_requests"), None, asked_us).await?;
+        pruned.other +=
+            prune_table(self.clone(), "prune_attempts", sql!("prune_attempts"), None, before_us).await?;
         pruned.other += prune_table(self.clone(), "prune_keys", sql!("prune_keys"), None, before_us).await?;
         pruned.other +=
             prune_table(self.clone(), "prune_windows", sql!("prune_windows"), None, spare_us).await?;

@@ -1,12 +1,13 @@
 //! The parts of a store that are written once for both databases: all but queue shards.
 //!
-//! In: the calls of the traits for plan, emit, history, keys, quotas and secrets. Out: statements, each at the door of
+//! In: the calls of the traits for plan, emit, attempts, history, keys, quotas and secrets. Out: statements, each at the door of
 //! those for whom it is. A driver offers what [`Driver`] says, and its database what [`Engine`] says; no part asks
 //! which one it has. Statements that are the same for both stand in `src/queries/`, those that differ in `queries/` of
 //! each driver. Not here: queue shards (`handle`), in which the drivers differ by design.
 
 mod alert;
 mod ask;
+mod attempts;
 mod by_hand;
 mod calendar;
 mod emit;

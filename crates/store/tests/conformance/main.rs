@@ -9,6 +9,7 @@
 )]
 
 mod alerts;
+mod attempts;
 mod batches;
 mod calendars;
 mod chains;
@@ -109,6 +110,7 @@ conformance! {
         what_cannot_be_handed_over_leaves_no_request of_many_at_once_one_answers_a_request old_requests_go;
     results: results_are_written_with_their_ends_and_once results_go_with_their_runs
         results_are_replaced_where_nobody_was_faster;
+    attempts: attempts_are_kept_as_many_as_may_be attempts_go_when_they_are_old;
     done: schedules_that_may_be_done_are_found_page_by_page runs_that_are_left_are_counted;
     claimed: who_has_lost_a_task_hands_nothing_over;
     seal: stored_rows_come_in_pages_and_in_order items_of_schedules_are_replaced_with_the_rest

@@ -286,7 +286,7 @@ impl Owner {
             } else if trust.may_send(lapses) {
                 tollgate_fault_points::pass("handler.send.before");
                 // Pinned where it is made: it is large, and would be moved several times.
-                let sent = watch.over(pin!(targets.send(delivery, leave, pulled))).await;
+                let sent = watch.over(pin!(targets.send(run, delivery, leave, pulled))).await;
                 tollgate_fault_points::pass("handler.send.after");
                 Input::Sent { run, index, attempt, sent }
             } else {

@@ -5,11 +5,11 @@ use tollgate_core::model::{EventRef, Pause, SECOND_US, Sent};
 use tollgate_core::trouble::Said;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1;
+use tollgate_store::attempts::AttemptRow;
 use tonic::Status;
 
 use crate::Shared;
 use crate::answers::Addressed;
-use crate::attempts::Attempt;
 use crate::routes::Input;
 
 impl Shared {
@@ -24,7 +24,8 @@ impl Shared {
             return Ok(explanation);
         }
         if ended(&shown) {
-            return Ok(without_memory(shown));
+            let attempts = self.attempts(event).await.into_iter().map(attempt).collect();
+            return Ok(v1::Explanation { attempts, ..without_memory(shown) });
         }
         let message =
             format!("the owner of queue shard {:02x} does not answer, or there is none", event.shard);
@@ -35,7 +36,7 @@ impl Shared {
             holders: Vec::new(),
             place_in_line: -1,
             freed_by: "Wait until a handler owns the shard.".to_owned(),
-            attempts: Vec::new(),
+            attempts: self.attempts(event).await.into_iter().map(attempt).collect(),
         })
     }
 
@@ -57,9 +58,7 @@ impl Shared {
             Some(None) => without_memory(shown),
             None => return Ok(None),
         };
-        if let Some(event) = &told.event {
-            told.attempts = self.targets.of(&event.event_id).into_iter().map(attempt).collect();
-        }
+        told.attempts = self.attempts(event).await.into_iter().map(attempt).collect();
         Ok(Some(told))
     }
 
@@ -177,7 +176,7 @@ fn has_ended(event: &v1::Event) -> String {
     format!("it has ended as {name}{after}{said}")
 }
 
-fn attempt(made: Attempt) -> v1::Attempt {
+fn attempt(made: AttemptRow) -> v1::Attempt {
     let (answer, message) = match made.sent {
         Sent::Accepted => (v1::AttemptAnswer::Accepted, String::new()),
         Sent::Refused { message, .. }
