@@ -294,7 +294,7 @@ async fn runs_and_schedules_are_narrowed(kind: Kind) {
 
 async fn attempts_and_answers_are_remembered(kind: Kind) {
     let database = Database::new(kind).await;
-    let mut service = Service::start(&database).await;
+    let service = Service::start(&database).await;
     let conduct = |arrival: &tollgate_harness::Arrival| match arrival.attempt {
         1 => Conduct::Answer(503),
         2 => Conduct::Answer(429),

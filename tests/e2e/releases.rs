@@ -65,7 +65,10 @@ async fn checks_of_one_thing_are_cleared_by_its_label(kind: Kind) {
     let World { _database, service, consumer } = world(kind, |arrival| match arrival.attempt {
         1 => {
             let ahead_ms = if arrival.schedule == "order-2" { 6_000 } else { 4_000 };
-            Conduct::release(ReleaseTokenRequest { next_check_time: Some(soon(ahead_ms)), ..Default::default() })
+            Conduct::release(ReleaseTokenRequest {
+                next_check_time: Some(soon(ahead_ms)),
+                ..Default::default()
+            })
         }
         _ => Conduct::work(0..1),
     })
@@ -86,7 +89,11 @@ async fn checks_of_one_thing_are_cleared_by_its_label(kind: Kind) {
     let deleted = Cli::new(service.url()).ok(&["delete", "-l", "order=1", "--yes"]);
     assert_eq!(deleted, "deleted 2 schedules of 2 that matched\n");
     let cleared = service.finished("order-1", 20).await;
-    assert_eq!(cleared.counts.map(|counts| (counts.cancelled, counts.succeeded)), Some((1, 0)), "{cleared:?}");
+    assert_eq!(
+        cleared.counts.map(|counts| (counts.cancelled, counts.succeeded)),
+        Some((1, 0)),
+        "{cleared:?}"
+    );
     // The other thing's check comes, later than the cleared ones would have.
     let kept = service.finished("order-2", 30).await;
     assert_eq!(kept.counts.map(|counts| counts.succeeded), Some(1), "{kept:?}");

@@ -313,7 +313,10 @@ fn single_moments_are_rounded_up_to_the_slots_of_checks() {
         let timing = json!({"triggers": [{"at": text}, {"cron": "5 * * * *"}], "check_again": check_again});
         let taken = schedule::to_core(&given(&timing), &name(), None)?;
         let written = schedule::to_message(&taken).triggers;
-        assert_eq!(written[1], v1::Trigger { trigger: Some(v1::trigger::Trigger::Cron("5 * * * *".to_owned())) });
+        assert_eq!(
+            written[1],
+            v1::Trigger { trigger: Some(v1::trigger::Trigger::Cron("5 * * * *".to_owned())) }
+        );
         Ok::<_, Vec<FieldError>>(match &written[0].trigger {
             Some(v1::trigger::Trigger::At(at)) => at.to_string(),
             other => panic!("{other:?}"),
@@ -333,7 +336,11 @@ fn single_moments_are_rounded_up_to_the_slots_of_checks() {
         ("9999-12-31T23:59:59Z", "900s", "schedule.triggers[0].at"),
     ] {
         let errors = at(given, Some(slot)).unwrap_err();
-        assert_eq!(errors.iter().map(|error| error.field.as_str()).collect::<Vec<_>>(), [field], "{errors:?}");
+        assert_eq!(
+            errors.iter().map(|error| error.field.as_str()).collect::<Vec<_>>(),
+            [field],
+            "{errors:?}"
+        );
     }
 }
 

@@ -228,7 +228,17 @@ fn schedules() -> impl Strategy<Value = Schedule> {
     let numbers = (1..=10_000_000_u32, 0..=9_u8, of(1..=YEAR_S), spans, any::<u128>(), 0..1_i64 << 50);
     (".{0,40}", timing(), target(), payload_with_items(), of(Just("p")), rules(), labels(), pause(), numbers)
         .prop_map(
-            |(description, mut timing, target, (payload, of_items), policy, rules, labels, pause, numbers)| {
+            |(
+                description,
+                mut timing,
+                target,
+                (payload, of_items),
+                policy,
+                rules,
+                labels,
+                pause,
+                numbers,
+            )| {
                 let (retry, catch_up, overlap, check_again) = rules;
                 for trigger in &mut timing.triggers {
                     if let Trigger::At { at_us } = trigger {

@@ -195,7 +195,8 @@ impl Shared {
         });
         let book = self.targets.book();
         let own = book.rows.iter().filter(|row| (row.run, row.index) == (event.run, event.index)).cloned();
-        let all: BTreeMap<u32, AttemptRow> = stored.into_iter().chain(own).map(|row| (row.attempt, row)).collect();
+        let all: BTreeMap<u32, AttemptRow> =
+            stored.into_iter().chain(own).map(|row| (row.attempt, row)).collect();
         all.into_values().collect()
     }
 }
@@ -251,7 +252,11 @@ mod tests {
         (most + 1..=most + 3).for_each(|attempt| book.note(made(attempt)));
         assert_eq!((book.rows.len(), book.rows[0].attempt), (KEPT_MAX, 4));
         book.written(until);
-        assert_eq!(book.rows[0].attempt, rows[ROWS_AT_ONCE - 1].attempt + 1, "three of those written had to go");
+        assert_eq!(
+            book.rows[0].attempt,
+            rows[ROWS_AT_ONCE - 1].attempt + 1,
+            "three of those written had to go"
+        );
     }
 
     #[test]

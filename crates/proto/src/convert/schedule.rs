@@ -300,7 +300,9 @@ fn check_again(check: &mut Check, message: Option<&v1::CheckAgain>) -> CheckAgai
         horizon_s: check
             .s("check_again.horizon", message.horizon.as_ref(), &WINDOW_S)
             .unwrap_or(default.horizon_s),
-        slot_s: check.s("check_again.slot", message.slot.as_ref(), &(1..=timing::SLOT_MAX_S)).unwrap_or(default.slot_s),
+        slot_s: check
+            .s("check_again.slot", message.slot.as_ref(), &(1..=timing::SLOT_MAX_S))
+            .unwrap_or(default.slot_s),
         on_guard: match check.choice("check_again.on_guard", message.on_guard, "REFUSE or CLOSE") {
             v1::CheckGuard::Unspecified | v1::CheckGuard::Refuse => OnGuard::Refuse,
             v1::CheckGuard::Close => OnGuard::Close,

@@ -47,7 +47,8 @@ impl TryFrom<AttemptRecord> for AttemptRow {
     type Error = StoreError;
 
     fn try_from(row: AttemptRecord) -> Result<Self, StoreError> {
-        let corrupt = |found| corrupt("event_attempts", || format!("run {}, index {}", row.run_id, row.idx))(found);
+        let corrupt =
+            |found| corrupt("event_attempts", || format!("run {}, index {}", row.run_id, row.idx))(found);
         Ok(Self {
             run: RunId(row.run_id),
             index: count("idx", row.idx).map_err(corrupt)?,

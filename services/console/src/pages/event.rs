@@ -204,7 +204,7 @@ fn attempts(now_us: i64, why: &v1::Explanation) -> Markup {
 
 fn attempt_table(now_us: i64, attempts: &[v1::Attempt]) -> Markup {
     html! {
-        @if attempts.len() > IN_TABLE { p.mute { "The latest " (IN_TABLE) " of " (attempts.len()) " that are remembered." } }
+        @if attempts.len() > IN_TABLE { p.mute { "The latest " (IN_TABLE) " of " (attempts.len()) " that are kept." } }
         div.scroll role="group" aria-labelledby="h-attempts" tabindex="0" {
             table.wide {
                 thead {
