@@ -1,6 +1,7 @@
 //! The worker loops in `sdk/`, each as its own example program, against a real service: every event done once and released, never
 //! more at once than they are told, through stumbles, a stop in the midst and a server that dies.
 
+mod chain;
 mod go;
 mod python;
 mod rust;

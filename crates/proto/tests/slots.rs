@@ -1,5 +1,5 @@
 //! Moments that are rounded up to slots.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use serde_json::json;
 use tollgate_proto::convert::{Name, schedule};

@@ -8,7 +8,11 @@ use tollgate_harness::Kind;
 use super::{Way, outlives_the_server, works_and_stops};
 
 fn go(arguments: &[&str]) -> Output {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/go");
+    go_in("../sdk/go", arguments)
+}
+
+fn go_in(folder: &str, arguments: &[&str]) -> Output {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut go = Command::new("go");
     // Nothing is to be fetched: the standard library is all that it needs.
     go.args(arguments)
@@ -27,6 +31,14 @@ fn resize(folder: &Path) -> Command {
     let program: PathBuf = folder.join("resize");
     go(&["build", "-o", program.to_str().unwrap(), "./examples/resize"]);
     Command::new(program)
+}
+
+/// The worker of `examples/chain`, built into a folder.
+pub(super) fn of_chain(folder: &Path) -> PathBuf {
+    let program = folder.join("chain");
+    go_in("../examples/chain", &["vet", "./..."]);
+    go_in("../examples/chain", &["build", "-o", program.to_str().unwrap(), "."]);
+    program
 }
 
 #[test]

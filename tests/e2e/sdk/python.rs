@@ -37,8 +37,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The package, built by pip and installed into a folder, and the program over it.
-fn resize(folder: &TempDir) -> Command {
+/// The package, which pip builds and installs into a folder.
+pub(super) fn installed(folder: &TempDir) -> PathBuf {
     // The build leaves its marks beside what it builds.
     let (source, wheels, installed) =
         (folder.path().join("source"), folder.path().join("wheels"), folder.path().join("site"));
@@ -52,9 +52,18 @@ fn resize(folder: &TempDir) -> Command {
     let wheel = wheels.join("tollgate_worker-0.1.0-py3-none-any.whl");
     run(pip().args(["install", "--no-deps", "--no-index", "--target"]).args([&installed, &wheel]));
     assert!(installed.join("tollgate_worker/py.typed").exists(), "the package has no types");
-    let mut program = Command::new(python());
-    program.arg(package().join("examples/resize.py")).env("PYTHONPATH", installed);
-    program
+    installed
+}
+
+/// A program over the package.
+pub(super) fn program(installed: &Path, program: &Path) -> Command {
+    let mut python = Command::new(python());
+    python.arg(program).env("PYTHONPATH", installed);
+    python
+}
+
+fn resize(folder: &TempDir) -> Command {
+    program(&installed(folder), &package().join("examples/resize.py"))
 }
 
 #[test]
