@@ -26,6 +26,24 @@ fn every_bound_has_its_test() {
     }
 }
 
+/// `docs/systems.md` names a test in which each thing that other systems do was seen to work, and each of them is there.
+#[test]
+fn what_other_systems_do_was_seen() {
+    let text = read("docs/systems.md");
+    let rows = rows(&text.lines().collect::<Vec<_>>());
+    assert!(rows.len() >= 30, "{rows:?}");
+    for row in rows {
+        let [theirs, _, seen_by] = row.as_slice() else { panic!("three cells: {row:?}") };
+        let tests: Vec<_> = quoted(seen_by).collect();
+        assert!(!tests.is_empty(), "{theirs}: no test has seen it");
+        for test in tests {
+            let (file, name) = test.split_once("::").unwrap_or((test, ""));
+            let source = std::fs::read_to_string(root().join(file)).unwrap_or_default();
+            assert!(source.contains(&format!("fn {name}(")), "{theirs}: {test} is not there");
+        }
+    }
+}
+
 /// `docs/architecture.md` names what holds each invariant: a test, a trait or a type, or a file of lints,
 /// and each of them is there.
 #[test]
