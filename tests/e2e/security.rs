@@ -72,7 +72,7 @@ pub(crate) fn key(database: &Database, name: &str, scopes: &str, namespace: Opti
 }
 
 /// The part of a key that is no secret.
-fn id(key: &str) -> &str {
+pub(crate) fn id(key: &str) -> &str {
     key.split('_').nth(1).unwrap()
 }
 

@@ -1,13 +1,22 @@
 //! Who may take events of a queue.
 
-use tollgate_harness::{Database, Kind, Service};
-use tollgate_proto::v1::AcquireEventsRequest;
-use tollgate_proto::v1::work_request::Message as Say;
-use tollgate_proto::v1::worker_service_client::WorkerServiceClient;
-use tonic::Code;
+use std::time::Duration;
 
-use super::worker::{hello, open};
-use crate::security::{Wire, key, wire};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tollgate_harness::resources::{PARENT, policy, schedule_name};
+use tollgate_harness::{Database, Kind, Service, wait_for};
+use tollgate_proto::v1::work_request::Message as Say;
+use tollgate_proto::v1::work_response::Message as Told;
+use tollgate_proto::v1::worker_service_client::WorkerServiceClient;
+use tollgate_proto::v1::{
+    AcceptEvent, AcquireEventsRequest, CreatePolicyRequest, CreateScheduleRequest, Policy,
+    ReleaseTokenRequest, TriggerScheduleRequest, WorkEvent, WorkRequest, WorkResponse,
+};
+use tonic::{Code, Streaming};
+
+use super::worker::{Deed, Notes, Worker, hello, open, place};
+use super::{given, pull, trigger};
+use crate::security::{Wire, handler, id, key, key_command, master, wire};
 
 fn workers(service: &Service, key: Option<&str>) -> WorkerServiceClient<Wire> {
     let header = key.map(|key| format!("Bearer {key}"));
@@ -41,5 +50,100 @@ async fn a_key_may_be_for_one_queue() {
     assert_eq!(ask(None, "render").await.unwrap_err().0, Code::Unauthenticated);
     let stream = open(service.channel(), Some(Say::Hello(hello("w", &[], 1)))).await;
     assert_eq!(stream.unwrap_err().code(), Code::Unauthenticated);
+    service.stop().await;
+}
+
+async fn event(told: &mut Streaming<WorkResponse>) -> WorkEvent {
+    loop {
+        let message =
+            tokio::time::timeout(Duration::from_secs(20), told.message()).await.unwrap().unwrap().unwrap();
+        if let Some(Told::Event(event)) = message.message {
+            return event;
+        }
+    }
+}
+
+/// Six events fall due, two of which are a worker's when its key goes: it gets no third one, and what it has may be released.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revoked_key_is_given_no_further_event() {
+    let database = Database::new(Kind::Sqlite).await;
+    let admin = key(&database, "ops", "admin", None);
+    let worker = key(&database, "render", "work=render", Some("default"));
+    let service = Service::join(&database, &["--auth", "keys"]).await;
+    let mut ops = master(&service, Some(&admin));
+    let policy = Policy { token_ttl: None, ..policy(5) };
+    let parent = PARENT.to_owned();
+    let request = CreatePolicyRequest {
+        parent: parent.clone(),
+        policy_id: "p".to_owned(),
+        policy: Some(policy),
+        ..Default::default()
+    };
+    ops.create_policy(request).await.unwrap();
+    let schedule = Some(pull(6, "p", &[]));
+    let request =
+        CreateScheduleRequest { parent, schedule_id: "frames".to_owned(), schedule, ..Default::default() };
+    ops.create_schedule(request).await.unwrap();
+    let request = TriggerScheduleRequest { name: schedule_name("frames"), ..Default::default() };
+    ops.trigger_schedule(request).await.unwrap();
+
+    let (say, said) = tokio::sync::mpsc::unbounded_channel();
+    let tell = |message| say.send(WorkRequest { message: Some(message) });
+    tell(Say::Hello(hello("w", &[], 2))).unwrap();
+    let stream = workers(&service, Some(&worker)).work(UnboundedReceiverStream::new(said)).await;
+    let mut told = stream.unwrap().into_inner();
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let WorkEvent { name, attempt, .. } = event(&mut told).await;
+        tell(Say::Accept(AcceptEvent { name: name.clone(), attempt })).unwrap();
+        held.push(ReleaseTokenRequest { name, attempt: Some(attempt), ..Default::default() });
+    }
+    assert_eq!(key_command(&database, &["revoke", id(&worker)]).code, 0);
+    wait_for("the revocation", 10, async || {
+        let name = "namespaces/default/queues/render".to_owned();
+        let request = AcquireEventsRequest { name, ..AcquireEventsRequest::default() };
+        let answer = workers(&service, Some(&worker)).acquire_events(request).await;
+        answer.is_err_and(|status| status.code() == Code::Unauthenticated).then_some(())
+    })
+    .await;
+    // Room that comes free, or is told of, gets nothing any more.
+    handler(&service, None).release_token(held[0].clone()).await.unwrap();
+    let _gone = tell(Say::Release(held[1].clone()));
+    let mut further = 0;
+    let end = loop {
+        match tokio::time::timeout(Duration::from_secs(20), told.message()).await.unwrap() {
+            Ok(Some(message)) => further += usize::from(matches!(message.message, Some(Told::Event(_)))),
+            Ok(None) => panic!("it ends without a reason"),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!((end.code(), further), (Code::Unauthenticated, 0), "{end}");
+    handler(&service, None).release_token(held[1].clone()).await.unwrap();
+    service.stop().await;
+}
+
+/// A message that is too large ends the stream of its worker, and its neighbours work on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_is_too_large_ends_its_stream_alone() {
+    let database = Database::new(Kind::Sqlite).await;
+    let service = Service::start(&database).await;
+    service.create_policy("p", policy(5)).await.unwrap();
+    let (notes, place) = (Notes::default(), place(&service));
+    let _neighbour = Worker::start(&place, hello("neighbour", &[], 2), &notes, |_| Deed::Work(10));
+    let (say, mut told) =
+        open(service.channel(), Some(Say::Hello(hello("large", &["gpu"], 1)))).await.unwrap();
+    let message = Say::Release(ReleaseTokenRequest { message: "x".repeat(5 << 20), ..Default::default() });
+    say.send(WorkRequest { message: Some(message) }).unwrap();
+    let end = loop {
+        match tokio::time::timeout(Duration::from_secs(20), told.message()).await.unwrap() {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("it ends without a reason"),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(end.code(), Code::OutOfRange, "{end}");
+    trigger(&service, "frames", pull(20, "p", &[])).await;
+    given(&notes, 20).await;
+    assert_eq!(service.finished("frames", 20).await.counts.unwrap().succeeded, 20);
     service.stop().await;
 }
