@@ -18,7 +18,7 @@ use tonic::Code;
 
 mod access;
 mod cluster;
-mod worker;
+pub(crate) mod worker;
 
 use worker::{Deed, Notes, Place, Worker, hello, open, place};
 

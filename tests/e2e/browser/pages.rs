@@ -96,6 +96,12 @@ async fn pages(world: &World) -> Vec<Page> {
             format!("{}/edit", of("schedules", "nightly")),
             vec!["Fires at", "Fires every", "Save", "Check only"],
         ),
+        (
+            "workers",
+            "/n/farm/workers".to_owned(),
+            vec!["render-7", "zone:eu", "What they take, and what waits for them"],
+        ),
+        ("workers-none", "/n/nowhere/workers".to_owned(), vec!["No worker is connected."]),
         ("runs", "/n/default/runs".to_owned(), vec!["finished", "running"]),
         (
             "run",

@@ -3,21 +3,24 @@
 use serde_json::json;
 use tollgate_harness::browser::Browser;
 use tollgate_harness::resources::{PARENT, every, http, ms, once, policy, policy_name, schedule_name, soon};
-use tollgate_harness::{Arrival, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
+use tollgate_harness::{Arrival, Cli, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::convert::payload::from_json;
 use tollgate_proto::v1::alert_target::Target as To;
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
     Alert, AlertTarget, AlertTroubles, Calendar, CreateAlertRequest, CreateCalendarRequest, Event,
     EventState, GetAlertRequest, HttpTarget, PausePolicyRequest, PauseScheduleRequest, Policy, RetryPolicy,
-    Run, RunState, Schedule, ScheduleItem, Trigger, UpdatePolicyRequest, UpdateScheduleRequest,
+    Run, RunState, Schedule, ScheduleItem, Trigger, UpdatePolicyRequest, UpdateScheduleRequest, WorkerHello,
 };
+
+use crate::pulled::worker::{Deed, Notes, Worker, hello, place};
 
 /// What runs while a test looks.
 pub(super) struct World {
     pub(super) service: Service,
     pub(super) browser: Browser,
     consumer: Consumer,
+    _worker: Worker,
     _database: Database,
 }
 
@@ -69,8 +72,9 @@ impl World {
         }
         alert(&service).await;
         calendar(&service).await;
+        let worker = farm(&service).await;
         let browser = Browser::start(service.url()).await;
-        Self { service, browser, consumer, _database: database }
+        Self { service, browser, consumer, _worker: worker, _database: database }
     }
 
     /// Changes a policy's limit.
@@ -124,6 +128,32 @@ pub(super) fn short(name: &str) -> &str {
 /// Where a resource's page is.
 pub(super) fn page_of(name: &str) -> String {
     format!("/n/default/{}", name.strip_prefix("namespaces/default/").unwrap())
+}
+
+/// A namespace with a worker that has two events, and with events that nobody is able to do.
+async fn farm(service: &Service) -> Worker {
+    let schedule = |id: &str, label: &str| {
+        format!(
+            "---\nkind: Schedule\nid: {id}\npolicy: frames\nevents: 6\n\
+             target: {{pull: {{queue: render, requires: [{label}]}}}}\n"
+        )
+    };
+    let policy = "kind: Policy\nid: frames\nmaxInFlight: 5\n";
+    let file = [policy, &schedule("stills", "gpu"), &schedule("moons", "tpu")].concat();
+    let cli = Cli::new(service.url());
+    let applied = cli.run_with(&["apply", "-n", "farm", "-f", "-"], &file);
+    assert_eq!(applied.code, 0, "{applied:?}");
+    for id in ["stills", "moons"] {
+        cli.ok(&["trigger", "-n", "farm", id]);
+    }
+    let hello = WorkerHello {
+        queue: "namespaces/farm/queues/render".to_owned(),
+        ..hello("render-7", &["gpu", "zone:eu"], 2)
+    };
+    let notes = Notes::default();
+    let worker = Worker::start(&place(service), hello, &notes, |_| Deed::Work(3_600_000));
+    wait_for("a worker at work", 20, async || (notes.given().len() == 2).then_some(())).await;
+    worker
 }
 
 /// An alert whose receiver takes nothing.
