@@ -26,7 +26,7 @@ const DEADLINES_MAX: usize = 2_000;
 const WAITING_RUNS_MAX: usize = 5_000;
 /// Of how many schedules under a policy it is asked whether all that waits is refused.
 const REFUSED_SCHEDULES_MAX: usize = 16;
-/// How many runs of which only retries wait are asked when these come.
+/// How many runs of which only retries wait are asked when these come, and how many whether workers have any of them.
 const RETRIED_RUNS_MAX: usize = 100;
 /// How often the line is walked to count the events that are late.
 const LOOKS_OF_LATE: usize = 24;
@@ -42,6 +42,9 @@ const BEHIND: &str = "not known yet: earlier runs of its schedule are unfinished
 const BEHIND_CHAIN: &str = "not known: the chain that an earlier run of its schedule began goes on";
 /// Said where [`WAITING_RUNS_MAX`] are exceeded.
 const TOO_MANY_WAIT: &str = "not known: more than 5,000 runs wait under its policy";
+
+/// Said where workers have nothing of what waits for them.
+const NO_ROOM: &str = "not known while no worker has room for it";
 
 /// What is expected of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,6 +145,10 @@ impl Shard {
         let never = self.policy_never(bucket).or_else(|| self.target_never(bucket, now));
         if let Some(never) = never.or_else(|| self.all_refused(policy, now)) {
             return Some(Expected::Never(never));
+        }
+        let mut first = self.waiting_under(policy, now).take(RETRIED_RUNS_MAX).peekable();
+        if first.peek().is_some() && first.all(|run| self.is_unserved(run)) {
+            return Some(Expected::NotKnown(NO_ROOM));
         }
         let expected = starts(&self.flow(bucket, now), before, now);
         if waiting.retrying < waiting.events {
@@ -286,7 +293,15 @@ impl Shard {
         if !run.launched && run.start_us() > now.wall_us {
             return Some(Expected::NotKnown("not known yet: its launch time has not come"));
         }
+        if self.is_unserved(run) {
+            return Some(Expected::NotKnown(NO_ROOM));
+        }
         self.refusal(run, now).map(|refusal| Expected::Never(never_by(refusal.said, refusal.target)))
+    }
+
+    /// Whether an event of a run waits for a worker, and none has any of it.
+    fn is_unserved(&self, run: &LiveRun) -> bool {
+        self.lacks_room(run) && !self.ledger.tokens.of(run.row.id).any(|(_, token)| token.in_flight())
     }
 
     fn policy_never(&self, bucket: &Bucket) -> Option<Never> {

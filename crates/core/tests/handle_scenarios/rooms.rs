@@ -1,5 +1,6 @@
 //! Events that workers pull: none takes a token before a worker has room for it, and no room is kept from anybody.
 
+use tollgate_core::expected_end::Expected;
 use tollgate_core::handle::control::Control;
 use tollgate_core::handle::release::{Release, ReleaseOutcome};
 use tollgate_core::handle::{Options, Reason};
@@ -38,6 +39,27 @@ fn so_many_start_as_there_are_tokens_and_as_workers_have_room_for() {
     assert!(sends.iter().all(|send| send.pulled.is_some_and(|by| by.token_ttl_ms == Some(60_000))));
     world.succeed(&sends[0]);
     assert_eq!((world.take_sends().len(), world.room[GPU]), (1, 6), "a token that comes back asks for room");
+}
+
+#[test]
+fn no_end_is_expected_while_no_worker_has_room() {
+    let p = policy(1, at_most(5));
+    let mut world = World::with_policy(&p);
+    let s = pulled(10, Some(&p), &["gpu"]);
+    let id = world.emit(run(&s, START_US, 3), &s);
+    let end =
+        |world: &World| world.shard.outlooks(&[id], world.now).pop().flatten().map(|outlook| outlook.end);
+    let drained = |world: &World| {
+        let gauges = world.shard.status(world.now).gauges;
+        gauges.into_iter().find(|gauge| gauge.policy.is_some()).and_then(|gauge| gauge.drained)
+    };
+    let unserved = Expected::NotKnown("not known while no worker has room for it");
+    assert_eq!((end(&world), drained(&world)), (Some(unserved.clone()), Some(unserved.clone())));
+    world.room_comes(GPU, 1);
+    let send = world.accept_all().remove(0);
+    assert_ne!(drained(&world), Some(unserved.clone()), "a worker has one of them");
+    world.succeed(&send);
+    assert_eq!(drained(&world), Some(unserved), "and nothing any more");
 }
 
 #[test]
