@@ -5,6 +5,7 @@ mod chain;
 mod go;
 mod python;
 mod rust;
+mod typescript;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
