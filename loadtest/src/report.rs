@@ -29,6 +29,8 @@ pub(crate) struct Row {
     pub(crate) window_cpu_ms: Option<f64>,
     /// Rows of the launch index that were read for each run that they came to.
     pub(crate) rows_read_per_run: Option<f64>,
+    /// What service and database use of a core, in percent, while there is nothing to do.
+    pub(crate) idle_cpu: Option<f64>,
 }
 
 impl Row {
@@ -54,6 +56,7 @@ impl Row {
             applied_per_s: None,
             window_cpu_ms: None,
             rows_read_per_run: None,
+            idle_cpu: None,
         }
     }
 
@@ -84,6 +87,7 @@ impl Row {
             "applied_per_s" => self.applied_per_s,
             "window_cpu_ms" => self.window_cpu_ms,
             "rows_read_per_run" => self.rows_read_per_run,
+            "idle_cpu" => self.idle_cpu,
             _ => None,
         }
     }
@@ -94,9 +98,9 @@ type Column = (&'static str, &'static str, &'static str, usize);
 
 /// Of [`COLUMNS`]: those that scenarios with deliveries have, and those that the others have.
 const DELIVERIES: Range<usize> = 0..18;
-const WITHOUT: Range<usize> = 12..21;
+const WITHOUT: Range<usize> = 12..22;
 
-const COLUMNS: [Column; 21] = [
+const COLUMNS: [Column; 22] = [
     ("", "events/s", "events_per_s", 0),
     ("of", "yardst.", "ratio", 2),
     ("late ms", "p50", "late_p50_ms", 2),
@@ -118,6 +122,7 @@ const COLUMNS: [Column; 21] = [
     ("applied", "/s", "applied_per_s", 0),
     ("window", "CPU ms", "window_cpu_ms", 0),
     ("rows", "per run", "rows_read_per_run", 3),
+    ("idle", "CPU %", "idle_cpu", 2),
 ];
 
 /// A bar, and what was measured against it.

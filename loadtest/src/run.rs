@@ -5,6 +5,7 @@
 
 mod meter;
 pub(crate) mod round;
+mod workers;
 
 use std::path::{Path, PathBuf};
 

@@ -55,6 +55,8 @@ pub(crate) enum Kind {
     Apply,
     /// Schedules are stored, and the emitter is watched for `seconds`.
     Windows,
+    /// So many workers as `events` are connected and have nothing to do, for `seconds`.
+    Workers,
 }
 
 /// One way to run Tollgate.
@@ -198,7 +200,7 @@ impl Scenario {
             );
             let paced = matches!(kind, Kind::Singles | Kind::Spaced | Kind::Triggered | Kind::Chained);
             ensure!(!paced || *per_second > 0, "{name}: per_second: at least 1 is needed");
-            let timed = paced || matches!(kind, Kind::Intervals | Kind::Windows);
+            let timed = paced || matches!(kind, Kind::Intervals | Kind::Windows | Kind::Workers);
             ensure!(!timed || *seconds > 0, "{name}: seconds: at least 1 is needed");
             let zones_max = chrono_tz::TZ_VARIANTS.len();
             ensure!(
@@ -240,7 +242,7 @@ impl Variant {
             Kind::Burst => events * schedules * policies,
             Kind::Singles | Kind::Spaced | Kind::Triggered | Kind::Chained => seconds * per_second,
             Kind::Intervals => events * schedules * policies * (seconds / every_s),
-            Kind::Apply | Kind::Windows => 0,
+            Kind::Apply | Kind::Windows | Kind::Workers => 0,
         }
     }
 }
