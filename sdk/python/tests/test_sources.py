@@ -82,6 +82,21 @@ class ByHttp(unittest.TestCase):
             self.assertEqual({name: len(told) for name, told in fake.releases.items()}, {"slow-1": 1, "slow-2": 1})
             self.assertRaises(OSError, send, source, "{}")
 
+    def test_bodies_in_chunks_are_read_and_endless_ones_refused(self) -> None:
+        source = Http(SECRET, host="::1", port=0)
+        self.addCleanup(source.close)
+
+        def chunks(body: list[bytes]) -> int:
+            connection = http.client.HTTPConnection(*source.address, timeout=15)
+            connection.request("POST", "/", iter(body), {"transfer-encoding": "chunked"}, encode_chunked=True)
+            return connection.getresponse().status
+
+        with fake_server() as fake:
+            running = Running(Worker(source, lambda _event, _context: None, server=fake.url))
+            self.assertEqual(chunks([b"{}", b" "]), 401, "it was read, and is not signed")
+            self.assertEqual(chunks([b"x" * (1 << 20)] * 17), 413)
+            running.stop()
+
     def test_several_that_wait_for_their_answers_are_worked_on_at_once(self) -> None:
         both = threading.Barrier(2, timeout=15)
         source = Http(SECRET, host="127.0.0.1", port=0)

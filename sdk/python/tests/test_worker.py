@@ -36,6 +36,11 @@ def worker(fake: Fake, handler: Handler, concurrency: int = 1, **options: Any) -
     )  # fmt: skip
 
 
+class Broken(FailedError):
+    def __str__(self) -> str:
+        raise ValueError("it has no words")
+
+
 def nothing(_event: Event, _context: Context) -> None:
     return None
 
@@ -95,14 +100,30 @@ class Loop(unittest.TestCase):
                 context.set_cursor("page-2")
                 context.set_next_check_time(at)
                 context.set_message("half")
+                # It is left out: the event comes again.
                 return 7
+            if event.id == "later":
+                raise OSError("network") from None
+            if event.id == "handled":
+                try:
+                    raise FailedError("not in the cache")
+                except FailedError:
+                    raise OSError("network")  # noqa: B904
+            if event.id == "cursor":
+                context.set_cursor(7)  # type: ignore[arg-type]
+            if event.id == "broken":
+                raise Broken(1)
+            if event.id == "refused":
+                return Outcome(Status.FAILED, "no", result=1, next_check_time=at)
             if event.id == "outcome":
                 return Outcome(Status.FAILED, "no")
             if event.id == "unwritable":
                 return float("nan")
             if event.id == "unknown":
                 return Outcome("DONE")  # type: ignore[arg-type]
-            raise FailedError("é" * 4000)
+            if event.id == "long":
+                raise FailedError("é" * 4000)
+            return None
 
         async def work_async(event: Event, context: Context) -> Any:
             return work(event, context)
@@ -113,8 +134,13 @@ class Loop(unittest.TestCase):
             "exit": {"outcome": "RETRY", "message": "SystemExit: 3"},
             "told": {
                 "outcome": "SUCCEEDED", "message": "half", "cursor": "page-2",
-                "nextCheckTime": "2026-11-28T03:00:00Z", "result": 7,
+                "nextCheckTime": "2026-11-28T03:00:00Z",
             },
+            "later": {"outcome": "RETRY", "message": "OSError: network"},
+            "handled": {"outcome": "RETRY", "message": "OSError: network"},
+            "cursor": {"outcome": "RETRY", "message": "cursor: int, expected a text"},
+            "broken": {"outcome": "RETRY", "message": "what the handler raised cannot be told"},
+            "refused": {"outcome": "FAILED", "message": "no"},
             "outcome": {"outcome": "FAILED", "message": "no"},
             "unwritable": {
                 "outcome": "RETRY",
@@ -173,6 +199,15 @@ class Loop(unittest.TestCase):
             self.assertEqual(self.released(event)[0]["outcome"], "SUCCEEDED")
         running.stop()
         self.assertEqual(by_hand, ["the event is no longer held by this worker"])
+
+    def test_a_heartbeat_by_hand_in_an_outage_ends_nothing(self) -> None:
+        self.fake.refuse = lambda path: (503, "busy") if path.endswith(":extend") else None
+        running = Running(worker(self.fake, lambda _event, context: context.heartbeat()))
+        with self.assertLogs("tollgate_worker", "WARNING"):
+            self.fake.put("e", ttl="900s")
+            self.until_released("e")
+        running.stop()
+        self.assertEqual(self.released("e"), [{"attempt": 1, "outcome": "SUCCEEDED"}])
 
     def test_repeats_are_not_worked_on_again_and_next_attempts_are(self) -> None:
         works: list[str] = []
@@ -325,6 +360,15 @@ class Parts(unittest.TestCase):
         self.assertIs(known.come("c", 2)[0], Verdict.DONE)
         self.assertIs(known.come("a", 2)[0], Verdict.BEGIN)
 
+    def test_a_late_release_does_not_end_the_attempt_that_is_at_work(self) -> None:
+        known = Known()
+        known.come("a", 1)
+        known.ended("a", retry("no"))
+        self.assertIs(known.come("a", 2)[0], Verdict.BEGIN)
+        known.replaced("a", retry("the release of the first attempt was refused"))
+        self.assertIs(known.come("a", 3)[0], Verdict.WORKING)
+        self.assertEqual(known.attempt("a", 1), 3)
+
     def test_one_that_begins_again_is_not_forgotten_at_work(self) -> None:
         known = Known(1)
         known.come("a", 1)
@@ -355,6 +399,7 @@ class Parts(unittest.TestCase):
             "server: 'localhost:7411'": lambda: Worker(Pull("q"), nothing, server="localhost:7411"),
             "concurrency: 0": lambda: Worker(Pull("q"), nothing, concurrency=0),
             "labels: 17": lambda: Worker(Pull("q"), nothing, labels=["l"] * 17),
+            "key: ": lambda: Worker(Pull("q"), nothing, key="tgk_\n1"),
             "drain_timeout_s: -1": lambda: Worker(Pull("q"), nothing, drain_timeout_s=-1),
         }
         for wanted, make in wrong.items():

@@ -1,5 +1,5 @@
-"""The loop of a consumer of Tollgate: it takes events, has a handler work on each once, keeps their tokens by heartbeats, and gives the
-tokens back when the work is done.
+"""The loop of a consumer of Tollgate: it takes events, has a handler work on each once, keeps their tokens by heartbeats, and gives
+the tokens back when the work is done.
 
     from tollgate_worker import Pull, Worker
 

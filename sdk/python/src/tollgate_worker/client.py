@@ -6,6 +6,7 @@ import re
 import socket
 import ssl
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -14,6 +15,8 @@ from .outcome import Release, cut
 
 # The longest answer that is read.
 ANSWER_MAX = 64 << 20
+# How long a connection is kept without a use: what lies between may forget it.
+IDLE_MAX_S = 60.0
 
 
 class RefusedError(Exception):
@@ -51,6 +54,12 @@ class Breaker:
                 raise OSError("the call was broken off")
             self._socket = connection
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether it has been broken off."""
+        with self._lock:
+            return self._broken
+
     def break_off(self) -> None:
         """Has the call fail at once."""
         with self._lock:
@@ -79,13 +88,15 @@ class Client:
     def __init__(self, server: str, key: str, timeout_s: float, idle_max: int) -> None:
         parts = urlsplit(server)
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
-        self._host, self._port = parts.hostname or "", parts.port
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if self._tls else 80)
         self._base = parts.path
         self._headers = {"content-type": "application/json"}
         if key:
             self._headers["authorization"] = f"Bearer {key}"
         self._timeout_s = timeout_s
-        self._idle: list[http.client.HTTPConnection] = []
+        # The one that was used last comes last.
+        self._idle: list[tuple[float, http.client.HTTPConnection]] = []
         self._idle_max = idle_max
         self._lock = threading.Lock()
 
@@ -112,7 +123,7 @@ class Client:
     def close(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []
-        for connection in idle:
+        for _, connection in idle:
             connection.close()
 
     def _post(self, path: str, body: dict[str, Any], limit_s: float, breaker: Breaker | None = None) -> dict[str, Any]:
@@ -125,7 +136,7 @@ class Client:
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 # The server may have closed it meanwhile. Each call may be made twice.
-                if not is_kept or isinstance(error, TimeoutError):
+                if not is_kept or isinstance(error, TimeoutError) or (breaker and breaker.is_broken):
                     raise BusyError(f"{type(error).__name__}: {error}") from error
             finally:
                 if breaker:
@@ -141,8 +152,11 @@ class Client:
     def _exchange(
         self, connection: http.client.HTTPConnection, path: str, text: bytes, limit_s: float, breaker: Breaker | None
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
-        if connection.sock is None:
+        is_new = connection.sock is None
+        if is_new:
             connection.connect()
+        if is_new:
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection.sock.settimeout(limit_s)
         if breaker:
             breaker.holds(connection.sock)
@@ -157,8 +171,10 @@ class Client:
 
     def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
         with self._lock:
+            while self._idle and time.monotonic() - self._idle[0][0] > IDLE_MAX_S:
+                self._idle.pop(0)[1].close()
             if self._idle:
-                return self._idle.pop(), True
+                return self._idle.pop()[1], True
         if self._tls:
             return http.client.HTTPSConnection(
                 self._host, self._port, timeout=self._timeout_s, context=self._tls
@@ -168,7 +184,7 @@ class Client:
     def _keep(self, connection: http.client.HTTPConnection) -> None:
         with self._lock:
             if len(self._idle) < self._idle_max:
-                self._idle.append(connection)
+                self._idle.append((time.monotonic(), connection))
                 return
         connection.close()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
+from .client import BusyError, RefusedError
 from .outcome import Outcome, Release
 
 
@@ -37,7 +38,11 @@ class Context:
 
     def heartbeat(self) -> None:
         """Keeps the token by hand, beside the heartbeats that are sent anyway. TokenLostError: the event is held no more."""
-        self._beat(self)
+        try:
+            self._beat(self)
+        except (BusyError, RefusedError):
+            # It has been logged, and the other heartbeats go on.
+            pass
 
     def set_cursor(self, cursor: str) -> None:
         """Leaves a text of at most 4 KiB for the schedule's next run."""

@@ -55,16 +55,23 @@ class Known:
             return Verdict.DONE, entry.release
 
     def ended(self, event: str, release: Release) -> None:
-        """Notes how the work on an event ended, or what is released instead."""
+        """Notes how the work on an event ended."""
         with self._lock:
             entry = self._events.get(event)
-            if entry is None:
+            if entry is None or entry.release is not None:
                 return
             entry.release = release
             self._done[event] = None
             while len(self._done) > self._most:
                 first = next(iter(self._done))
                 del self._done[first], self._events[first]
+
+    def replaced(self, event: str, release: Release) -> None:
+        """Notes that another release takes the place of the one that was refused."""
+        with self._lock:
+            entry = self._events.get(event)
+            if entry is not None and entry.release is not None:
+                entry.release = release
 
     def attempt(self, event: str, otherwise: int) -> int:
         """The latest attempt that came of an event; the one given where the event has been forgotten."""

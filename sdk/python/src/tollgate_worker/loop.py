@@ -164,7 +164,12 @@ class Loop:
             finally:
                 self.leave()
 
-        threading.Thread(target=run, name=f"event {delivery.event.id}", daemon=True).start()
+        try:
+            threading.Thread(target=run, name=f"event {delivery.event.id}", daemon=True).start()
+        except RuntimeError as error:
+            # The machine allows no further thread: this one waits, and takes nothing meanwhile.
+            logger.error("event %s: %s", delivery.event.id, error)
+            run()
 
     def _work(self, delivery: Delivery, release: Release | None) -> None:
         over = threading.Event()
@@ -176,7 +181,9 @@ class Loop:
                 release = self._run(event, delivery)
                 release = release.under(self.known.attempt(event.id, event.attempt))
                 self.known.ended(event.id, release)
-            self._release(delivery, release.under(self.known.attempt(event.id, event.attempt)))
+            else:
+                release = release.under(self.known.attempt(event.id, event.attempt))
+            self._release(delivery, release)
         finally:
             over.set()
             self.free()
@@ -195,9 +202,14 @@ class Loop:
             if self._given_up:
                 return retry("the worker stopped before the event was done")
             self._contexts.add(context)
-        threading.Thread(target=self._handle, args=(event, context), name=f"handler {event.id}", daemon=True).start()
         try:
-            return self._keep(context, delivery) if delivery else context._ended.get()
+            threading.Thread(
+                target=self._handle, args=(event, context), name=f"handler {event.id}", daemon=True
+            ).start()
+            return self._early(context, delivery) or context._ended.get()
+        except RuntimeError as error:
+            # The machine allows no further thread.
+            return retry(str(error))
         finally:
             context._cancelled.set()
             with self._change:
@@ -210,27 +222,38 @@ class Loop:
                 returned = asyncio.run(returned)
             release = settle(context._outcome(returned))
         except BaseException as error:  # Also SystemExit: a handler does not end the worker.
-            if failed_in(error) is None:
-                logger.warning("event %s: the handler raised", event.id, exc_info=error)
-            release = settle_error(error)
+            release = retry("what the handler raised cannot be told")
+            try:
+                release = settle_error(error)
+                if failed_in(error) is None:
+                    logger.warning("event %s: the handler raised", event.id, exc_info=error)
+            except Exception:
+                # An error, or a log, that breaks when it is written.
+                pass
         context._ended.put(release)
 
-    def _keep(self, context: Context, delivery: Delivery) -> Release:
-        """Sends heartbeats at a third of the time that silence is allowed, until the work is over."""
+    def _early(self, context: Context, delivery: Delivery | None) -> Release | None:
+        """How an event ended before its first heartbeat. The token of one that takes longer is kept from now on, in a thread of
+        its own, as a heartbeat may wait for its answer."""
+        if delivery is None:
+            return None
         every_s = delivery.ttl_s / 3 if delivery.ttl_s > 0 else self._first_heartbeat_s
-        due_s: float | None = time.monotonic() + every_s
-        pauses = Backoff()
-        while True:
-            try:
-                return context._ended.get(timeout=None if due_s is None else max(0.0, due_s - time.monotonic()))
-            except queue.Empty:
-                pass
+        try:
+            return context._ended.get(timeout=every_s)
+        except queue.Empty:
+            threading.Thread(target=self._keep, args=(context, delivery, every_s), daemon=True).start()
+            return None
+
+    def _keep(self, context: Context, delivery: Delivery, every_s: float) -> None:
+        """Sends heartbeats, the first one now, at a third of the time that silence is allowed, until the work is over."""
+        due_s, pauses = time.monotonic(), Backoff()
+        while not context._cancelled.wait(max(0.0, due_s - time.monotonic())):
             try:
                 remaining_s = self._beat(delivery.event.id, context)
                 every_s = remaining_s / 3 if remaining_s > 0 else every_s
                 due_s, pauses = time.monotonic() + every_s, Backoff()
             except TokenLostError:
-                due_s = None
+                return
             except (BusyError, RefusedError) as error:
                 after_s = error.retry_after_s if isinstance(error, BusyError) else 0.0
                 due_s = time.monotonic() + min(every_s, pauses.next_s(after_s))
@@ -278,7 +301,7 @@ class Loop:
                 if error.http_status == 400 and release.outcome is not Status.RETRY:
                     logger.warning("event %s: the release was refused, and the event is to come again: %s", event, error)
                     release = retry(f"the release was refused: {error.message}").under(release.attempt)
-                    self.known.ended(event, release)
+                    self.known.replaced(event, release)
                     continue
                 logger.warning("event %s: not released: %s", event, error)
             if delivery.answered:

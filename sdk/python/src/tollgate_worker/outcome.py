@@ -34,7 +34,7 @@ class Outcome:
     message: str = ""
     """For people. It is cut at 4 KiB."""
     result: Any = None
-    """Any value that is JSON, of at most 256 KiB; None for none."""
+    """Any value that is JSON, of at most 256 KiB; None for none. Only with SUCCEEDED, and without a next check time."""
     cursor: str | None = None
     """Handed to the schedule's next run; None leaves it as it is."""
     next_check_time: datetime | None = None
@@ -83,14 +83,19 @@ def retry(message: str) -> Release:
 def settle(outcome: Outcome) -> Release:
     """The release of what a handler returned."""
     result, check = "", ""
-    if outcome.result is not None:
+    status = Status(outcome.status)
+    if outcome.cursor is not None and not isinstance(outcome.cursor, str):
+        return retry(f"cursor: {type(outcome.cursor).__name__}, expected a text")
+    # What the API does not take with this status is left out.
+    succeeded = status is Status.SUCCEEDED
+    if outcome.result is not None and succeeded and outcome.next_check_time is None:
         try:
             result = json.dumps(outcome.result, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             return retry(f"result: it is not JSON: {error}")
-    if outcome.next_check_time is not None:
+    if outcome.next_check_time is not None and succeeded:
         check = outcome.next_check_time.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
-    return Release(Status(outcome.status), cut(outcome.message), outcome.cursor, check, result)
+    return Release(status, cut(outcome.message), outcome.cursor, check, result)
 
 
 def settle_error(error: BaseException) -> Release:
@@ -101,13 +106,13 @@ def settle_error(error: BaseException) -> Release:
 
 
 def failed_in(error: BaseException | None) -> FailedError | None:
-    """The first FailedError among an error and its causes."""
+    """The first FailedError among an error and what it was raised from."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, FailedError):
             return error
         seen.add(id(error))
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        error = error.__cause__
     return None
 
 

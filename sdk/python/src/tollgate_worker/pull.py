@@ -26,18 +26,36 @@ class Pull:
         if not 0 < wait_s <= 60:
             raise ValueError(f"wait_s: {wait_s}, expected more than 0, up to 60")
         self._queue, self._wait_s = queue, wait_s
+        # Held while events are begun, so that none is after the last.
+        self._door = threading.Lock()
+        self._closed = False
 
     def run(self, loop: Loop, namespace: str, labels: list[str], name: str) -> None:
         """Takes events until the worker stops, or until a refusal that will not go away."""
         ask: dict[str, Any] = {"wait": f"{self._wait_s:.3f}s", "labels": labels, "worker": name}
-        breaker, pauses = Breaker(), Backoff()
+        breaker = Breaker()
 
-        def break_off() -> None:
-            loop.stopping.wait()
-            time.sleep(LAST_POLL_S)
-            breaker.break_off()
+        def poll() -> None:
+            try:
+                self._poll(loop, namespace, ask, breaker)
+            except Exception as error:
+                loop.fatal.put(error)
 
-        threading.Thread(target=break_off, name="the last poll", daemon=True).start()
+        polls = threading.Thread(target=poll, name="polls", daemon=True)
+        polls.start()
+        loop.stopping.wait()
+        polls.join(LAST_POLL_S)
+        breaker.break_off()
+        # One that is still looking for the server is left to itself.
+        polls.join(LAST_POLL_S / 2)
+        with self._door:
+            self._closed = True
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+    def _poll(self, loop: Loop, namespace: str, ask: dict[str, Any], breaker: Breaker) -> None:
+        pauses = Backoff()
         # It asks for as many as there is room for, and never for more.
         while places := loop.places(ACQUIRE_MAX):
             asked_s = time.monotonic()
@@ -45,7 +63,10 @@ class Pull:
                 ask["maxEvents"] = places
                 events = loop.client.acquire(namespace, self._queue, ask, self._wait_s, breaker)
                 loop.acquires.worked()
-                places -= self._begin(loop, events, places)
+                with self._door:
+                    if self._closed:
+                        return
+                    places -= self._begin(loop, events, places)
                 pauses = Backoff()
                 if not events and time.monotonic() - asked_s < MIN_S:
                     # Nobody waited: a server that is about to end.
@@ -56,9 +77,6 @@ class Pull:
                     loop.stopping.wait(pauses.next_s(error.retry_after_s))
             finally:
                 loop.free(places)
-
-    def close(self) -> None:
-        """Nothing is left open."""
 
     @staticmethod
     def _begin(loop: Loop, events: list[Acquired], places: int) -> int:

@@ -5,12 +5,18 @@ import binascii
 import hashlib
 import hmac
 import json
+import re
+import socket
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from .backoff import logger
 from .event import Event, event_of
 from .loop import Delivery, Loop, Said
 
@@ -28,8 +34,14 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asked is gone; nothing else can fail there."""
+        """Whoever asked may be gone."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            logger.exception("a request was not answered")
 
 
 class Http:
@@ -67,20 +79,25 @@ class Http:
 
     def answer(self, headers: Message, body: bytes) -> tuple[Said, bool]:
         """The answer to a request, and whether it is JSON."""
+        if not self._is_signed(headers, body):
+            return Said(401, "not signed in a secret of this worker"), False
+        try:
+            document = json.loads(body)
+            events = [event_of(one) for one in (document if isinstance(document, list) else [document])]
+        except ValueError as error:
+            words = str(error)
+            return Said(400, words if words.startswith("event:") else f"event: it cannot be read: {words}"), False
+        if isinstance(document, list):
+            return self._many(events), True
+        return self._one(events[0]), False
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Until an answer has been written."""
         with self._change:
             self._active += 1
         try:
-            if not self._is_signed(headers, body):
-                return Said(401, "not signed in a secret of this worker"), False
-            try:
-                document = json.loads(body)
-                events = [event_of(one) for one in (document if isinstance(document, list) else [document])]
-            except ValueError as error:
-                words = str(error)
-                return Said(400, words if words.startswith("event:") else f"event: it cannot be read: {words}"), False
-            if isinstance(document, list):
-                return self._many(events), True
-            return self._one(events[0]), False
+            yield
         finally:
             with self._change:
                 self._active -= 1
@@ -118,7 +135,8 @@ class Http:
             thread.join()
         refused: list[dict[str, object]] = []
         for event, said in zip(events, answers):
-            if said is not None and said.status // 100 != 2:
+            said = said or Said(503, "the worker has no room")
+            if said.status // 100 != 2:
                 refused.append({"id": event.id, "status": "REFUSED", "message": said.message})
                 if said.status == 503:
                     refused[-1]["retryAfterMs"] = RETRY_AFTER_S * 1000
@@ -155,12 +173,31 @@ def _handler(source: Http) -> type[BaseHTTPRequestHandler]:
         timeout = 60
 
         def do_POST(self) -> None:
-            length = self.headers.get("content-length", "")
-            if not length.isdigit() or int(length) > BODY_MAX:
-                self.close_connection = True
-                self._answer(Said(413, f"content-length: {length or 'missing'}, expected at most {BODY_MAX}"), False)
-                return
-            self._answer(*source.answer(self.headers, self.rfile.read(int(length))))
+            with source.answering():
+                body = self._body()
+                if body is None:
+                    self.close_connection = True
+                    self._answer(Said(413, f"the body cannot be read, expected at most {BODY_MAX} bytes"), False)
+                else:
+                    self._answer(*source.answer(self.headers, body))
+
+        def _body(self) -> bytes | None:
+            """The whole body; None where it is too long, or has no end."""
+            if self.headers.get("transfer-encoding", "").lower() != "chunked":
+                length = self.headers.get("content-length", "")
+                return self.rfile.read(int(length)) if length.isdigit() and int(length) <= BODY_MAX else None
+            body = b""
+            while True:
+                size = self.rfile.readline(32).split(b";")[0].strip()
+                if not re.fullmatch(rb"[0-9a-fA-F]{1,8}", size) or len(body) + int(size, 16) > BODY_MAX:
+                    return None
+                if int(size, 16) == 0:
+                    break
+                body += self.rfile.read(int(size, 16))
+                self.rfile.readline(3)
+            while self.rfile.readline(1024).strip():
+                pass
+            return body
 
         def _other(self) -> None:
             self.close_connection = True
@@ -175,6 +212,8 @@ def _handler(source: Http) -> type[BaseHTTPRequestHandler]:
             self.send_header("content-length", str(len(body)))
             if said.status == 503:
                 self.send_header("retry-after", str(RETRY_AFTER_S))
+            if self.close_connection:
+                self.send_header("connection", "close")
             self.end_headers()
             self.wfile.write(body)
 

@@ -77,10 +77,11 @@ class Worker:
         ]:
             if value_s <= 0:
                 raise ValueError(f"{option}: {value_s}, expected more than 0")
+        key = (os.environ.get("TOLLGATE_KEY", "") if key is None else key).strip()
+        if not key.isascii() or not key.isprintable():
+            raise ValueError("key: characters that no key has, expected what `tollgate key create` printed")
         # As many releases at once as there are events.
-        self._client = Client(
-            server, os.environ.get("TOLLGATE_KEY", "") if key is None else key, request_timeout_s, concurrency + 2
-        )
+        self._client = Client(server, key, request_timeout_s, concurrency + 2)
         self._loop = Loop(self._client, handler, concurrency, first_heartbeat_s)
 
     def stop(self) -> None:
