@@ -29,7 +29,7 @@ type Outcome struct {
 	Status Status
 	// Message is for people. It is cut at 4 KiB.
 	Message string
-	// Result is any value that is JSON, of at most 256 KiB; nil for none.
+	// Result is any value that is JSON, of at most 256 KiB; nil for none. Only with Succeeded, and without a next check time.
 	Result any
 	// Cursor is handed to the schedule's next run; nil leaves it as it is.
 	Cursor *string
@@ -91,10 +91,11 @@ func settle(value any, err error, told *Outcome) release {
 		outcome.Status = Succeeded
 	}
 	body := release{Outcome: outcome.Status, Message: cut(outcome.Message), Cursor: outcome.Cursor}
-	if !outcome.NextCheckTime.IsZero() {
+	// What Tollgate does not take with this status is left out.
+	if outcome.Status == Succeeded && !outcome.NextCheckTime.IsZero() {
 		body.NextCheckTime = outcome.NextCheckTime.UTC().Format(time.RFC3339Nano)
 	}
-	if outcome.Result != nil {
+	if outcome.Status == Succeeded && body.NextCheckTime == "" && outcome.Result != nil {
 		text, err := json.Marshal(outcome.Result)
 		if err != nil {
 			return retry("result: it is not JSON: " + err.Error())

@@ -80,7 +80,7 @@ func TestWhatAHandlerSaysIsWhatIsReleased(t *testing.T) {
 			c.SetMessage("half")
 			return 7, nil
 		case "outcome":
-			return Outcome{Status: Failed, Message: "no"}, nil
+			return Outcome{Status: Failed, Message: "no", Result: 1, NextCheckTime: at}, nil
 		case "unwritable":
 			return func() {}, nil
 		}
@@ -90,7 +90,7 @@ func TestWhatAHandlerSaysIsWhatIsReleased(t *testing.T) {
 		"error":      `RETRY disk full`,
 		"failed":     `FAILED later: no such file`,
 		"panic":      `RETRY panic: oh`,
-		"told":       `SUCCEEDED half page-2 2026-11-28T03:00:00Z 7`,
+		"told":       `SUCCEEDED half page-2 2026-11-28T03:00:00Z `,
 		"outcome":    `FAILED no`,
 		"unwritable": `RETRY result: it is not JSON: json: unsupported type: func()`,
 		"long":       `RETRY ` + strings.Repeat("é", 2048),

@@ -39,7 +39,7 @@ impl Outcome {
         Self { status, ..Self::default() }
     }
 
-    /// A result of at most 256 KiB.
+    /// A result of at most 256 KiB. Only with SUCCEEDED, and without a next check time.
     #[must_use]
     pub fn result(self, result: impl Into<Value>) -> Self {
         Self { result: Some(result.into()), ..self }
@@ -136,13 +136,17 @@ impl Release {
                 Outcome::new(status).message(failure.message)
             }
         };
+        // What Tollgate does not take with this status is left out.
+        let is_done = outcome.status == Status::Succeeded;
+        let next_check_time = outcome.next_check_time.filter(|_| is_done).map(rfc3339);
+        let result = outcome.result.filter(|_| is_done && next_check_time.is_none());
         Self {
             attempt,
             outcome: outcome.status,
             message: cut(&outcome.message),
             cursor: outcome.cursor,
-            next_check_time: outcome.next_check_time.map(rfc3339),
-            result: outcome.result,
+            next_check_time,
+            result,
         }
     }
 
@@ -181,11 +185,15 @@ mod tests {
         for (came, expected) in [
             (Ok(().into()), r#"{"attempt":3,"outcome":"SUCCEEDED"}"#),
             (
-                Ok(full),
-                r#"{"attempt":3,"outcome":"SUCCEEDED","message":"half","cursor":"p2","nextCheckTime":"1970-01-01T00:01:00.000000Z","result":{"pages":3}}"#,
+                Ok(serde_json::json!({"pages": 3}).into()),
+                r#"{"attempt":3,"outcome":"SUCCEEDED","result":{"pages":3}}"#,
             ),
             (
-                Ok(Outcome::new(Status::Failed).message("no")),
+                Ok(full),
+                r#"{"attempt":3,"outcome":"SUCCEEDED","message":"half","cursor":"p2","nextCheckTime":"1970-01-01T00:01:00.000000Z"}"#,
+            ),
+            (
+                Ok(Outcome::new(Status::Failed).message("no").result(7).next_check_time(UNIX_EPOCH)),
                 r#"{"attempt":3,"outcome":"FAILED","message":"no"}"#,
             ),
             (Err(Failure::failed("no file")), r#"{"attempt":3,"outcome":"FAILED","message":"no file"}"#),
