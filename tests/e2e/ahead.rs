@@ -318,7 +318,7 @@ async fn attempts_and_answers_are_remembered(kind: Kind) {
     assert!(told.attempts[0].message.contains("503") && told.attempts[1].message.contains("429"), "{told:?}");
     assert!(told.attempts.is_sorted_by_key(|made| us(made.start_time)));
     // They are written once a second, and whoever comes after this process knows them.
-    tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
     service.kill9();
     let service = Service::start(&database).await;
     let request = ExplainEventRequest { name: event.name.clone() };
