@@ -166,7 +166,8 @@ async function read(response: http.IncomingMessage): Promise<Answer> {
     if (length > answerMax) throw new Error("an answer that is too long");
     parts.push(part);
   }
-  return { status: response.statusCode ?? 0, retryAfter: response.headers["retry-after"], text: Buffer.concat(parts).toString("utf8") };
+  const text = Buffer.concat(parts).toString("utf8");
+  return { status: response.statusCode ?? 0, retryAfter: response.headers["retry-after"], text };
 }
 
 /** What an answer that is no success means. */

@@ -12,7 +12,8 @@ import { words } from "./outcome.js";
 
 // An older request may be somebody else's copy.
 const ageMaxS = 300;
-// The longest body that is read, and for how long. What is longer is read to its end, within bounds, so that its sender sees the answer.
+// The longest body that is read, and for how long. What is longer is read to its end, within bounds, so that its sender sees the
+// answer.
 const bodyMax = 16 * 2 ** 20;
 const refusedBodyMax = 4 * bodyMax;
 const bodyMs = 30_000;

@@ -1,11 +1,12 @@
 /**
- * The loop of a consumer of Tollgate: it takes events, has a handler work on each once, keeps their tokens by heartbeats, and gives
- * the tokens back when the work is done.
+ * The loop of a consumer of Tollgate: it takes events, has a handler work on each once, keeps their tokens by heartbeats, and
+ * gives the tokens back when the work is done.
  *
  * ```ts
  * import { Worker, pull } from "@tollgate/worker";
  *
- * await new Worker({ source: pull({ queue: "render" }), concurrency: 4 }, (event, context) => render(event.data, context.signal)).run();
+ * const source = pull({ queue: "render" });
+ * await new Worker({ source, concurrency: 4 }, (event, context) => render(event.data, context.signal)).run();
  * ```
  *
  * @packageDocumentation

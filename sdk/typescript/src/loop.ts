@@ -296,7 +296,9 @@ export class Loop {
         }
         if (this.isFatal(error)) return;
         const why = `HTTP ${error.httpStatus}: ${error.message}`;
-        if (error.httpStatus !== 400 || body.outcome === "RETRY") {
+        // A body beyond all bounds is 413.
+        const isRefused = error.httpStatus === 400 || error.httpStatus === 413;
+        if (!isRefused || body.outcome === "RETRY") {
           this.settings.log(`event ${id}: not released: ${why}`);
           break;
         }

@@ -5,7 +5,7 @@ const messageMax = 4096;
 // How far a chain of causes is followed.
 const causesMax = 32;
 
-/** How the work on an event went: SUCCEEDED is done, FAILED is not tried again, RETRY is tried again as the schedule's `retry` says. */
+/** How the work on an event went: done, failed and not tried again, or failed and tried again as the schedule's `retry` says. */
 export type Status = "SUCCEEDED" | "FAILED" | "RETRY";
 
 /** The parts of an outcome. */

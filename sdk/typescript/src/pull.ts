@@ -68,7 +68,8 @@ export class PullSource {
   async #polls(taking: AbortSignal, polling: AbortSignal, loop: Loop): Promise<void> {
     const { namespace, labels, name } = loop.settings;
     const waitMs = Math.trunc(this.#waitMs);
-    const ask = { wait: `${(waitMs / 1000).toFixed(3)}s`, labels: labels.length > 0 ? labels : undefined, worker: name || undefined };
+    const wait = `${(waitMs / 1000).toFixed(3)}s`;
+    const ask = { wait, labels: labels.length > 0 ? labels : undefined, worker: name || undefined };
     const backoff = new Backoff();
     // It asks for as many as there is room for, and never for more.
     while (await loop.place(taking)) {

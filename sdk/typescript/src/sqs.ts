@@ -157,7 +157,8 @@ async function load(): Promise<Aws> {
   try {
     return await import("@aws-sdk/client-sqs");
   } catch (error) {
-    throw new Error("sqs: the package @aws-sdk/client-sqs cannot be loaded; add it: npm install @aws-sdk/client-sqs", { cause: error });
+    const advice = "add it: npm install @aws-sdk/client-sqs";
+    throw new Error(`sqs: the package @aws-sdk/client-sqs cannot be loaded; ${advice}`, { cause: error });
   }
 }
 

@@ -62,8 +62,8 @@ export interface Settings {
 }
 
 /**
- * Works on one event. What it throws has the event tried again, a `FailedError` has it fail for good. What it returns is the result:
- * undefined, any value that is JSON, or an `Outcome`.
+ * Works on one event. What it throws has the event tried again, a `FailedError` has it fail for good. What it returns is the
+ * result: undefined, any value that is JSON, or an `Outcome`.
  */
 export type Handler<Data = any> = (event: Event<Data>, context: Context) => unknown;
 

@@ -65,7 +65,9 @@ export class Fake {
 
   /** How many connections are open. */
   connections(): Promise<number> {
-    return new Promise((resolve, reject) => this.#server.getConnections((error, count) => (error ? reject(error) : resolve(count))));
+    return new Promise((resolve, reject) => {
+      this.#server.getConnections((error, count) => (error ? reject(error) : resolve(count)));
+    });
   }
 
   put(id: string, attempt: number, tokenTtl: string, data: unknown = { n: 1 }): void {

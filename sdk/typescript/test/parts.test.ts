@@ -63,7 +63,8 @@ test("messages are cut between characters", () => {
 });
 
 test("what was thrown has words", () => {
-  assert.equal(words(new Error("fetch failed", { cause: new Error("connect ECONNREFUSED") })), "fetch failed: connect ECONNREFUSED");
+  const cause = new Error("connect ECONNREFUSED");
+  assert.equal(words(new Error("fetch failed", { cause })), "fetch failed: connect ECONNREFUSED");
   assert.equal(words(new Error("no: disk full", { cause: new Error("disk full") })), "no: disk full");
   assert.equal(words(new AggregateError([new Error("a"), new Error("b")])), "a, b");
   assert.equal(words(new RangeError()), "RangeError");
@@ -75,7 +76,7 @@ test("what was thrown has words", () => {
 });
 
 test("durations are read as the API writes them", () => {
-  assert.deepEqual([span("900s"), span("1.500s"), span("0.300s"), span(""), span(undefined), span("soon")], [900_000, 1500, 300, 0, 0, 0]);
+  assert.deepEqual(["900s", "1.500s", "0.300s", "", undefined, "soon"].map(span), [900_000, 1500, 300, 0, 0, 0]);
 });
 
 test("documents that are no events are refused by the name of what is wrong", () => {
@@ -90,5 +91,6 @@ test("documents that are no events are refused by the name of what is wrong", ()
     assert.throws(() => parseEvent(text), (error: Error) => wanted.test(error.message), text);
   }
   const event = parseEvent('{"id": "e", "cursor": null, "index": 3, "more": [1]}');
-  assert.deepEqual([event.attempt, event.cursor, event.index, event.data, event.attributes["more"]], [1, undefined, 3, undefined, [1]]);
+  const { attempt, cursor, index, data, attributes } = event;
+  assert.deepEqual([attempt, cursor, index, data, attributes["more"]], [1, undefined, 3, undefined, [1]]);
 });

@@ -63,7 +63,8 @@ test("the example pulls, and ends by a signal", async () => {
   assert.equal(await run.stop("SIGTERM"), 0, run.errors);
   const begins = ["pulling from resize", "begin e1 (attempt 1)", "stumbled e1", "begin e1 (attempt 2)", "done e1"];
   assert.deepEqual(run.lines, [...begins, "stopped"]);
-  assert.deepEqual(fake.released("e1").map((told) => [told.outcome, told.message]), [["RETRY", "the disk is full"], ["SUCCEEDED", undefined]]);
+  const told = fake.released("e1").map(({ outcome, message }) => [outcome, message]);
+  assert.deepEqual(told, [["RETRY", "the disk is full"], ["SUCCEEDED", undefined]]);
   assert.equal(fake.released("e2")[0]?.outcome, "FAILED");
   assert.equal(run.errors, "");
   await fake.close();

@@ -27,7 +27,8 @@ async function send(url: string, body: string, signedIn = secret, sent = Date.no
 
 test("listen takes what is signed, and refuses what it has no room for", async () => {
   const fake = await Fake.start();
-  const source = await listen({ port: 0, host: "127.0.0.1", secrets: [`whsec_${Buffer.from("new").toString("base64")}`, secret] });
+  const next = `whsec_${Buffer.from("new").toString("base64")}`;
+  const source = await listen({ port: 0, host: "127.0.0.1", secrets: [next, secret] });
   assert.equal(source.url, `http://127.0.0.1:${source.port}`);
   const gate = new Gate();
   let begun = 0;
@@ -38,7 +39,8 @@ test("listen takes what is signed, and refuses what it has no room for", async (
   });
   const expect = async (body: string, wanted: number, said: string, signedIn?: string, sent?: number): Promise<void> => {
     const [status, text, after] = await send(source.url, body, signedIn, sent);
-    assert.ok(status === wanted && text.includes(said) && (status === 503) === (after === "1"), `${body}: ${status} ${text} ${after}`);
+    const isMeant = status === wanted && text.includes(said) && (status === 503) === (after === "1");
+    assert.ok(isMeant, `${body}: ${status} ${text} ${after}`);
   };
   await expect('{"id": "forged"}', 401, "not signed", "whsec_Zm9yZ2Vk");
   await expect('{"id": "old"}', 401, "not signed", secret, Date.now() - 3_600_000);
@@ -101,7 +103,13 @@ test("secrets that cannot be read, and addresses that cannot be had, are refused
 
 interface Command {
   constructor: { name: string };
-  input: { QueueUrl: string; MaxNumberOfMessages?: number; WaitTimeSeconds?: number; ReceiptHandle?: string; VisibilityTimeout?: number };
+  input: {
+    QueueUrl: string;
+    MaxNumberOfMessages?: number;
+    WaitTimeSeconds?: number;
+    ReceiptHandle?: string;
+    VisibilityTimeout?: number;
+  };
 }
 
 /** An SQS queue in memory. */

@@ -128,7 +128,8 @@ withFake("a handler is told that its token is lost", async (fake) => {
   const running = new Running(pulling(fake, 1), (_, context) => forSignal(context.signal));
   fake.put("lost", 1, "0.060s");
   await until("its end", () => fake.released("lost").length === 1);
-  assert.deepEqual(fake.released("lost")[0], { outcome: "RETRY", attempt: 1, message: "the event is no longer held by this worker" });
+  const message = "the event is no longer held by this worker";
+  assert.deepEqual(fake.released("lost"), [{ outcome: "RETRY", attempt: 1, message }]);
   assert.equal(await running.stop(), undefined);
   const other = new Running(pulling(fake, 1), async (_, context) => {
     await context.heartbeat().catch((error: unknown) => (byHand = error));
@@ -230,17 +231,19 @@ withFake("a key that is refused at a release ends the loop", async (fake) => {
   assert.ok(refused instanceof RefusedError && refused.httpStatus === 401, String(refused));
 });
 
-withFake("a release that is refused has the event come again", async (fake) => {
-  let tries = 0;
-  const body = '{"code": 3, "message": "next_check_time: too late"}';
-  fake.refuse = (path) => (path.endsWith(":release") && ++tries === 1 ? { status: 400, body } : undefined);
-  const running = new Running(pulling(fake, 1), () => undefined);
-  fake.put("e", 4, "");
-  await until("its release", () => fake.released("e").length === 1);
-  assert.equal(await running.stop(), undefined);
-  const message = "the release was refused: next_check_time: too late";
-  assert.deepEqual(fake.released("e"), [{ outcome: "RETRY", attempt: 4, message }]);
-});
+for (const status of [400, 413]) {
+  withFake(`a release that is refused has the event come again: ${status}`, async (fake) => {
+    let tries = 0;
+    const body = '{"code": 3, "message": "next_check_time: too late"}';
+    fake.refuse = (path) => (path.endsWith(":release") && ++tries === 1 ? { status, body } : undefined);
+    const running = new Running(pulling(fake, 1), () => undefined);
+    fake.put("e", 4, "");
+    await until("its release", () => fake.released("e").length === 1);
+    assert.equal(await running.stop(), undefined);
+    const message = "the release was refused: next_check_time: too late";
+    assert.deepEqual(fake.released("e"), [{ outcome: "RETRY", attempt: 4, message }]);
+  });
+}
 
 for (const status of ["LATE", "ALREADY_RELEASED", "COMES_AGAIN"]) {
   withFake(`${status} is an answer`, async (fake) => {
