@@ -133,7 +133,7 @@ function ownWords(thrown: unknown): string {
 
 function inspect(thrown: unknown): string {
   try {
-    return JSON.stringify(thrown);
+    return String(JSON.stringify(thrown));
   } catch {
     return Object.prototype.toString.call(thrown);
   }

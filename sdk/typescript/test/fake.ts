@@ -6,6 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { type Handler, type Options, pull, Worker } from "../src/index.js";
 
+/** A release, as the server was told it. */
 export interface Told {
   attempt?: number;
   outcome: string;
@@ -15,6 +16,7 @@ export interface Told {
   result?: unknown;
 }
 
+/** What a poll asked for. */
 export interface Ask {
   maxEvents: number;
   wait: string;
@@ -40,7 +42,7 @@ export class Fake {
 
   readonly #events: unknown[] = [];
   readonly #releases = new Map<string, Told[]>();
-  readonly #server = createServer((request, response) => {
+  readonly #server = createServer({ keepAliveTimeout: 600_000 }, (request, response) => {
     this.#answer(request, response).catch((error: unknown) => response.destroy(error as Error));
   });
 
@@ -104,7 +106,7 @@ export class Fake {
         break;
       default:
         this.beats.set(name, (this.beats.get(name) ?? 0) + 1);
-        response.end('{"remaining": "0.300s"}');
+        response.end(name === "told" ? "{}" : '{"remaining": "0.300s"}');
     }
   }
 

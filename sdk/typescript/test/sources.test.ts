@@ -7,7 +7,9 @@ import type { AddressInfo } from "node:net";
 import { after, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { listen, sqs } from "../src/index.js";
+import { SQSClient } from "@aws-sdk/client-sqs";
+
+import { listen, sqs, Worker } from "../src/index.js";
 import { Fake, Gate, Running, until } from "./fake.js";
 
 after(Running.endAll);
@@ -170,6 +172,12 @@ test("sqs deletes a message after its release was answered", async () => {
   assert.equal(lines.filter((line) => line.startsWith("a message is left to the queue: event: it cannot be read")).length, 1);
   assert.equal(lines.filter((line) => line.startsWith("taking events fails, and is tried again: throttled")).length, 1);
   await fake.close();
+});
+
+test("sqs takes a client of the package", () => {
+  const client = new SQSClient({ region: "eu-west-1" });
+  assert.doesNotThrow(() => new Worker({ source: sqs({ queueUrl: "http://sqs/queue", client }) }, silent));
+  client.destroy();
 });
 
 test("sqs finds its own client by the environment", async () => {
