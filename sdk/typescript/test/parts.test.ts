@@ -1,10 +1,12 @@
 // The parts of the loop by themselves.
 
 import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 
 import { Backoff, pause } from "../src/backoff.js";
-import { span } from "../src/client.js";
+import { BusyError, Client, span } from "../src/client.js";
 import { parseEvent } from "../src/event.js";
 import { Known } from "../src/known.js";
 import { cut, retry, words, type Release } from "../src/outcome.js";
@@ -77,6 +79,35 @@ test("what was thrown has words", () => {
 
 test("durations are read as the API writes them", () => {
   assert.deepEqual(["900s", "1.500s", "0.300s", "", undefined, "soon"].map(span), [900_000, 1500, 300, 0, 0, 0]);
+});
+
+test("a call that is not answered in time is broken off", async () => {
+  const server = createServer(() => undefined);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const client = new Client(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, "", 200, 1);
+  const isLate = (error: Error): boolean => error instanceof BusyError && error.message === "no answer within 0.2 s";
+  await assert.rejects(client.extend(new AbortController().signal, "e", 1), isLate);
+  client.close();
+  server.close();
+  server.closeAllConnections();
+});
+
+test("a call goes once more where the server had just closed the connection that was kept", async () => {
+  let calls = 0;
+  const server = createServer((request, response) => {
+    // The second call on a connection is that of a server which closes it at this moment.
+    if (++calls === 2) request.socket.resetAndDestroy();
+    else response.end('{"remaining": "3s"}');
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const client = new Client(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, "", 10_000, 1);
+  const { signal } = new AbortController();
+  assert.equal(await client.extend(signal, "e", 1), 3000);
+  assert.equal(await client.extend(signal, "e", 1), 3000);
+  assert.equal(calls, 3);
+  client.close();
+  server.close();
+  server.closeAllConnections();
 });
 
 test("documents that are no events are refused by the name of what is wrong", () => {

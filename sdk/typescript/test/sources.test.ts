@@ -174,6 +174,18 @@ test("sqs deletes a message after its release was answered", async () => {
   await fake.close();
 });
 
+test("sqs asks for no more than SQS gives", async () => {
+  const fake = await Fake.start();
+  const queue = new Queue();
+  queue.messages.push({ Body: '{"id": "e"}', ReceiptHandle: "0" });
+  const source = sqs({ queueUrl: "http://sqs/queue", client: queue, visibilityMs: 3000 });
+  const running = new Running({ server: fake.url, source, concurrency: 50, log: silent }, silent);
+  await until("an empty queue", () => queue.deleted.length === 1);
+  assert.equal(await running.stop(), undefined);
+  assert.equal(queue.most, 10);
+  await fake.close();
+});
+
 test("sqs takes a client of the package", () => {
   const client = new SQSClient({ region: "eu-west-1" });
   assert.doesNotThrow(() => new Worker({ source: sqs({ queueUrl: "http://sqs/queue", client }) }, silent));
