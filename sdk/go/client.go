@@ -31,6 +31,11 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("HTTP %d: %s", e.HTTPStatus, e.Message)
 }
 
+// isOfContent says that what was sent is refused, and not who sends it.
+func (e *RefusedError) isOfContent() bool {
+	return e.HTTPStatus == http.StatusBadRequest || e.HTTPStatus == http.StatusRequestEntityTooLarge
+}
+
 // busyError is a failure after which the call is repeated.
 type busyError struct {
 	err        error

@@ -229,7 +229,7 @@ func (l *loop) release(d delivery, body release) {
 			l.releases.worked()
 		case errors.As(err, &refused) && l.isFatal(refused):
 			return
-		case errors.As(err, &refused) && refused.HTTPStatus == http.StatusBadRequest && body.Outcome != Retry:
+		case errors.As(err, &refused) && refused.isOfContent() && body.Outcome != Retry:
 			l.options.Logf("event %s: the release was refused, and the event is to come again: %v", id, err)
 			attempt := body.Attempt
 			body = retry("the release was refused: " + refused.Message)

@@ -86,9 +86,13 @@ async fn checks_of_one_thing_are_cleared_by_its_label(kind: Kind) {
         (consumer.notes.released(ReleaseStatus::ComesAgain) == 2).then_some(())
     })
     .await;
+    let run = service.first_run("order-1").await.name;
     let deleted = Cli::new(service.url()).ok(&["delete", "-l", "order=1", "--yes"]);
     assert_eq!(deleted, "deleted 2 schedules of 2 that matched\n");
-    let cleared = service.finished("order-1", 20).await;
+    let cleared = wait_for("the end of what waited", 20, async || {
+        Some(service.run(&run).await).filter(|run| run.finish_time.is_some())
+    })
+    .await;
     assert_eq!(
         cleared.counts.map(|counts| (counts.cancelled, counts.succeeded)),
         Some((1, 0)),

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::json;
@@ -35,6 +36,7 @@ pub(crate) enum Way {
 struct Program {
     process: Process,
     lines: Arc<Mutex<Vec<String>>>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Program {
@@ -42,10 +44,18 @@ impl Program {
         let mut process = Process::start(command.stdout(Stdio::piped())).unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
         let (out, copy) = (BufReader::new(process.output().unwrap()), lines.clone());
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             out.lines().map_while(Result::ok).for_each(|line| copy.lock().unwrap().push(line));
         });
-        Self { process, lines }
+        Self { process, lines, reader: Some(reader) }
+    }
+
+    /// Ends it without a word to it, and answers all that it has written.
+    fn kill(mut self) -> Vec<String> {
+        self.process.kill9().unwrap();
+        let read = self.reader.take().map(JoinHandle::join);
+        assert!(matches!(read, Some(Ok(()))), "its output was not read");
+        self.lines()
     }
 
     fn lines(&self) -> Vec<String> {

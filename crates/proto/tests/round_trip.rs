@@ -223,6 +223,15 @@ fn rules() -> impl Strategy<Value = (RetryPolicy, CatchUp, OverlapRule, CheckAga
     (retry, catch_up, overlap, check)
 }
 
+/// As it comes to be stored.
+fn in_slots(timing: &mut Timing, slot_s: i64) {
+    for trigger in &mut timing.triggers {
+        if let Trigger::At { at_us } = trigger {
+            *at_us = CheckAgain::up_to_slot_us(*at_us, slot_s);
+        }
+    }
+}
+
 fn schedules() -> impl Strategy<Value = Schedule> {
     let spans = (of(1..=YEAR_S), of(1..=86_400_i64));
     let numbers = (1..=10_000_000_u32, 0..=9_u8, of(1..=YEAR_S), spans, any::<u128>(), 0..1_i64 << 50);
@@ -240,11 +249,7 @@ fn schedules() -> impl Strategy<Value = Schedule> {
                 numbers,
             )| {
                 let (retry, catch_up, overlap, check_again) = rules;
-                for trigger in &mut timing.triggers {
-                    if let Trigger::At { at_us } = trigger {
-                        *at_us = CheckAgain::up_to_slot_us(*at_us, check_again.slot_s);
-                    }
-                }
+                in_slots(&mut timing, check_again.slot_s);
                 let (events, priority, finish_by_s, (spread_s, start_within_s), uid, us) = numbers;
                 Schedule {
                     uid: Uuid::from_u128(uid),

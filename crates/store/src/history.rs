@@ -76,8 +76,8 @@ pub struct Pruned {
     pub skipped: u64,
     /// Audit entries.
     pub audit: u64,
-    /// Results of runs that have gone, attempts, complete windows and run specs that nothing needs, API keys that ended, minutes that are
-    /// part of an hour now, notes of runs that were closed, and requests for runs by hand.
+    /// Results of runs that have gone, attempts, complete windows and run specs that nothing needs, API keys that ended,
+    /// minutes that are part of an hour now, notes of runs that were closed, and requests for runs by hand.
     pub other: u64,
 }
 

@@ -102,7 +102,7 @@ impl Calls {
                 }
                 Err(CallError::Refused(refused)) if self.refuses(&refused) => return false,
                 Err(CallError::Refused(refused))
-                    if refused.http_status == 400 && release.outcome != Status::Retry =>
+                    if matches!(refused.http_status, 400 | 413) && release.outcome != Status::Retry =>
                 {
                     tracing::error!(
                         "event {id}: the release was refused, the event is to come again: {refused}"

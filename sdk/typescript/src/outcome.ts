@@ -14,7 +14,7 @@ export interface OutcomeParts {
   status?: Status | undefined;
   /** For people. It is cut at 4 KiB. */
   message?: string | undefined;
-  /** Any value that is JSON, of at most 256 KiB; undefined for none. */
+  /** Any value that is JSON, of at most 256 KiB; undefined for none. Only with SUCCEEDED, and without a next check time. */
   result?: unknown;
   /** Handed to the schedule's next run; undefined leaves it as it is. */
   cursor?: string | undefined;
@@ -69,11 +69,13 @@ export function settle(value: unknown, told: OutcomeParts): Release {
   const outcome = value instanceof Outcome ? value : { ...told, result: value };
   const body: Release = { attempt: 0, outcome: outcome.status ?? "SUCCEEDED", message: cut(outcome.message ?? "") };
   if (outcome.cursor !== undefined) body.cursor = wellFormed(outcome.cursor);
-  if (outcome.nextCheckTime !== undefined) {
+  // What Tollgate does not take with this status is left out.
+  const done = body.outcome === "SUCCEEDED";
+  if (done && outcome.nextCheckTime !== undefined) {
     if (!isTime(outcome.nextCheckTime)) return retry(`nextCheckTime: ${String(outcome.nextCheckTime)}, expected a valid Date`);
     body.nextCheckTime = outcome.nextCheckTime.toISOString();
   }
-  if (outcome.result !== undefined) {
+  if (done && body.nextCheckTime === undefined && outcome.result !== undefined) {
     try {
       const text = JSON.stringify(outcome.result) as string | undefined;
       if (text === undefined) return retry(`result: it is not JSON: a ${typeof outcome.result}`);

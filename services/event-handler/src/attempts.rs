@@ -170,20 +170,26 @@ pub(crate) async fn keep(shared: Shared, stop: CancellationToken) {
 }
 
 impl Shared {
-    /// Writes what has been said; what cannot be written is kept.
-    pub(crate) async fn write_attempts(&self) {
+    /// Writes some of what has been said; what cannot be written is kept. Whether more may be written at once.
+    async fn write_attempts(&self) -> bool {
         for _ in 0..WRITES_AT_ONCE {
             let (rows, until) = self.targets.book().first();
             if rows.is_empty() {
-                return;
+                return false;
             }
             if let Err(error) = self.store.put_attempts(&rows).await {
                 self.options.metrics.store_failed(Role::Handler);
                 tracing::debug!(%error, rows = rows.len(), "attempts cannot be written; they are kept");
-                return;
+                return false;
             }
             self.targets.book().written(until);
         }
+        true
+    }
+
+    /// Writes all that has been said, for a process that ends.
+    pub(crate) async fn write_last_attempts(&self) {
+        while self.write_attempts().await {}
     }
 
     /// The attempts of an event, earliest first: those of all processes, and those that this one has not written yet.

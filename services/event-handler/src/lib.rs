@@ -255,7 +255,7 @@ impl EventHandler {
             alerts::run(self.shared.clone(), self.mail.clone(), stop)
         );
         self.shared.write_minutes(None).await;
-        self.shared.write_attempts().await;
+        self.shared.write_last_attempts().await;
     }
 
     async fn follow_ends(&self, stop: CancellationToken) {

@@ -55,10 +55,9 @@ impl Night {
         self.worker(Command::new(&self.go))
     }
 
-    fn kill(&mut self, mut worker: Program) {
-        worker.process.kill9().unwrap();
-        let killed_us = now_us();
-        self.ended.push((worker.lines(), killed_us));
+    fn kill(&mut self, worker: Program) {
+        let lines = worker.kill();
+        self.ended.push((lines, now_us()));
     }
 
     async fn kill_the_server(self) -> Self {

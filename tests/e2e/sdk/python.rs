@@ -1,4 +1,4 @@
-//! The worker loop for Python: `sdk/python/examples/resize.py` over the package that its own tool builds, and the package's own tests.
+//! The worker loop for Python: `sdk/python/examples/resize.py` over the package that its own tool builds, and its own tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The worker loop for TypeScript: the example of `sdk/typescript` in the package that npm makes of it, and the package's own tests.
+//! The worker loop for TypeScript: the example of `sdk/typescript` in the package that npm makes of it, and its own tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};

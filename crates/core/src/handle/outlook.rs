@@ -299,9 +299,10 @@ impl Shard {
         self.refusal(run, now).map(|refusal| Expected::Never(never_by(refusal.said, refusal.target)))
     }
 
-    /// Whether an event of a run waits for a worker, and none has any of it.
+    /// Whether an event of a run waits for a worker, and nobody has anything under its policy, so that no room will come of that.
     fn is_unserved(&self, run: &LiveRun) -> bool {
-        self.lacks_room(run) && !self.ledger.tokens.of(run.row.id).any(|(_, token)| token.in_flight())
+        let bucket = self.ledger.buckets.get(&run.row.policy_uid);
+        self.lacks_room(run) && bucket.is_none_or(|bucket| bucket.in_flight() == 0)
     }
 
     fn policy_never(&self, bucket: &Bucket) -> Option<Never> {

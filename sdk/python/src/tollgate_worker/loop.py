@@ -298,7 +298,7 @@ class Loop:
             except RefusedError as error:
                 if self._is_fatal(error):
                     return
-                if error.http_status == 400 and release.outcome is not Status.RETRY:
+                if error.http_status in (400, 413) and release.outcome is not Status.RETRY:
                     logger.warning("event %s: the release was refused, and the event is to come again: %s", event, error)
                     release = retry(f"the release was refused: {error.message}").under(release.attempt)
                     self.known.replaced(event, release)
