@@ -87,7 +87,7 @@ async fn checks_of_one_thing_are_cleared_by_its_label(kind: Kind) {
     })
     .await;
     let run = service.first_run("order-1").await.name;
-    let deleted = Cli::new(service.url()).ok(&["delete", "-l", "order=1", "--yes"]);
+    let deleted = Cli::new(service.url()).ok(&["delete", "schedules", "-l", "order=1", "--yes"]);
     assert_eq!(deleted, "deleted 2 schedules of 2 that matched\n");
     let cleared = wait_for("the end of what waited", 20, async || {
         Some(service.run(&run).await).filter(|run| run.finish_time.is_some())

@@ -1,5 +1,6 @@
 """Takes events from an SQS queue. A message is hidden while its event is worked on, and deleted once the release was answered."""
 
+import os
 import threading
 from typing import Any, Protocol
 
@@ -97,5 +98,6 @@ def _boto3_client() -> SqsClient:
         import boto3
     except ImportError as error:
         raise ImportError("boto3 is missing: pip install 'tollgate-worker[sqs]', or hand over a client") from error
-    client: SqsClient = boto3.client("sqs")
+    # boto3 itself reads AWS_DEFAULT_REGION, other programs of AWS this one.
+    client: SqsClient = boto3.client("sqs", region_name=os.environ.get("AWS_REGION"))
     return client
