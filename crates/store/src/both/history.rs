@@ -118,9 +118,7 @@ impl<D: Driver> HistoryStore for D {
 
     async fn runs_ended(&self, shard: u16, since_us: i64, limit: u32) -> Result<Vec<Run>, StoreError> {
         let ask = Ask::new(sql!("runs_ended")).bind(i32::from(shard)).bind(since_us).bind(i64::from(limit));
-        let (runs, found) = sound(Some(shard), self.rows::<RunRow>(Whom::People, ask).await?);
-        self.corruption().also(("runs", format!("runs_ended {shard}")), found);
-        Ok(runs)
+        Ok(sound(Some(shard), self.rows::<RunRow>(Whom::People, ask).await?).0)
     }
 
     async fn schedule_runs(
@@ -136,9 +134,7 @@ impl<D: Driver> HistoryStore for D {
             .bind(schedule_uid)
             .bind(until_us)
             .bind(i64::from(limit));
-        let (runs, found) = sound(Some(shard), self.rows::<RunRow>(Whom::People, ask).await?);
-        self.corruption().also(("runs", format!("runs_of_schedule {shard}")), found);
-        Ok(runs)
+        Ok(sound(Some(shard), self.rows::<RunRow>(Whom::People, ask).await?).0)
     }
 
     async fn runs_failed(

@@ -342,6 +342,11 @@ pub(crate) async fn the_latest_runs_of_a_schedule_are_found(place: &Place) {
     let (started_us, finished_us) = (NOON_US + 42, NOON_US + 48);
     assert_eq!(took[0], Took { events, started_us, finished_us });
     assert!(store.schedule_runs(7, one.uid, NOON_US + 99, 9).await.unwrap().is_empty());
+    // What is only compared is named by those who need it.
+    place.sql(&format!("UPDATE runs SET priority = 99 WHERE launch_us = {}", NOON_US + 38)).await;
+    assert_eq!(found(39, 3).await, [39, 37]);
+    let ended = store.runs_ended(5, NOON_US, 100).await.unwrap();
+    assert!(ended.len() == 78 && store.corrupt_rows().is_empty(), "{}", ended.len());
 }
 
 pub(crate) async fn skipped_are_paged(place: &Place) {
