@@ -304,7 +304,6 @@ mod tests {
     proptest! {
         /// Whatever runs took: what is told is true of them.
         #[test]
-        #[test]
         fn what_is_told_is_true(
             runs in proptest::collection::vec((0..i64::MAX / 8, 1..20_u32), 0..45)
         ) {
@@ -327,7 +326,6 @@ mod tests {
         }
 
         /// A rise is found through what varies beside it.
-        #[test]
         #[test]
         fn a_rise_is_found_among_noise(noise in proptest::collection::vec(0.93..1.07_f64, 31)) {
             let rising = noise.iter().zip(0..).map(|(noise, at)| (noise * 60e6 * 1.03_f64.powi(at)) as i64);
