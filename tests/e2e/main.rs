@@ -37,6 +37,7 @@ mod corrupt;
 mod crash;
 mod database;
 mod documents;
+mod drift;
 mod event_batches;
 mod examples;
 mod failures;

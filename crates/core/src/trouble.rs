@@ -1,13 +1,14 @@
 //! What is wrong, for somebody who is woken at night: decided from the state that is there, worst first.
 //!
 //! In: what each queue shard shows ([`Sight`]), what ended badly ([`Ended`]), triggers that were missed ([`Missed`]), lists
-//! that cannot be fetched ([`Unlisted`]), how a process's commits went ([`Commits`]), what is known of the whole installation
-//! ([`Installation`]), and the time.
+//! that cannot be fetched ([`Unlisted`]), schedules whose runs take longer than they did ([`Drifting`]), how a process's commits
+//! went ([`Commits`]), what is known of the whole installation ([`Installation`]), and the time.
 //! Out: [`Trouble`]s, each with a sentence, and what to do. However the shards are split over processes, each of which
 //! decides for its own, [`worst_first`] makes the same list of it. Not here: where that state comes from, what a time or
 //! a resource name looks like.
 
 mod decide;
+pub mod drift;
 mod order;
 mod sight;
 mod text;
@@ -15,11 +16,13 @@ mod text;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use decide::lasts;
-pub use decide::{of_commits, of_ended, of_installation, of_missed, of_not_listed, of_shard, of_unlisted};
+pub use decide::{
+    of_commits, of_drifting, of_ended, of_installation, of_missed, of_not_listed, of_shard, of_unlisted,
+};
 pub use order::worst_first;
 pub use sight::{
-    AtRisk, Bucket, Commits, Ended, Failing, Installation, Missed, Said, Sight, Silent, Sufferer, Unlisted,
-    Unserved,
+    AtRisk, Bucket, Commits, Drifting, Ended, Failing, Installation, Missed, Said, Sight, Silent, Sufferer,
+    Unlisted, Unserved,
 };
 
 /// What sort of trouble it is; of the same severity, the first here is the worst.
@@ -67,13 +70,15 @@ pub enum Kind {
     TriggersMissed,
     /// Triggers made no events, as their items could not be fetched.
     NotListed,
+    /// Runs take longer than they did.
+    Slower,
     /// The database is slow to commit.
     StoreSlow,
 }
 
 impl Kind {
     /// All of them, the worst first.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::StoreFails,
         Self::ShardsWithoutOwner,
         Self::HandlerSilent,
@@ -95,6 +100,7 @@ impl Kind {
         Self::EventsFailed,
         Self::TriggersMissed,
         Self::NotListed,
+        Self::Slower,
         Self::StoreSlow,
     ];
 
@@ -122,6 +128,7 @@ impl Kind {
             Self::EventsFailed => "events_failed",
             Self::TriggersMissed => "triggers_missed",
             Self::NotListed => "not_listed",
+            Self::Slower => "slower",
             Self::StoreSlow => "store_slow",
         }
     }

@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use tollgate_core::expected_end::{Expected, Flow, Never};
 use tollgate_core::model::{Pause, RunId, SECOND_US};
+use tollgate_core::trouble::drift::Drift;
 use tollgate_core::trouble::{
-    AtRisk, Bucket, Commits, Ended, Failing, Installation, Kind, Missed, Said, Severity, Sight, Silent,
-    Subject, Sufferer, Trouble, Unserved, of_commits, of_ended, of_installation, of_missed, of_shard,
-    worst_first,
+    AtRisk, Bucket, Commits, Drifting, Ended, Failing, Installation, Kind, Missed, Said, Severity, Sight,
+    Silent, Subject, Sufferer, Trouble, Unserved, of_commits, of_drifting, of_ended, of_installation,
+    of_missed, of_shard, worst_first,
 };
 
 const NOW_US: i64 = 1_000_000 * SECOND_US;
@@ -224,6 +225,31 @@ fn missed_triggers_are_a_trouble_of_their_schedule() {
     assert_eq!((trouble.kind, trouble.since_us), (Kind::TriggersMissed, Some(7)));
     assert_eq!(trouble.summary(), "nightly missed 1 trigger in an outage");
     assert_eq!(of_missed(&Missed { triggers: 0, ..missed }), None);
+}
+
+#[test]
+fn runs_that_take_longer_are_a_warning_with_both_spans() {
+    let minutes = |minutes: i64| minutes * 60 * SECOND_US;
+    let mut drifting = Drifting {
+        namespace: "team".to_owned(),
+        schedule: "nightly".to_owned(),
+        policy: "backups".to_owned(),
+        ended_us: NOW_US - 7,
+        drift: Drift::Sudden { last_us: minutes(190), median_us: minutes(58), runs: 30 },
+    };
+    let trouble = of_drifting(&drifting);
+    assert_eq!((trouble.kind, trouble.severity), (Kind::Slower, Severity::Warning));
+    assert_eq!((trouble.since_us, trouble.subject.policy.as_str()), (Some(NOW_US - 7), "backups"));
+    assert_eq!(
+        trouble.summary(),
+        "runs of nightly take longer: the last one took 3h 10m, the median of 30 before it is 58m"
+    );
+    assert!(trouble.what_to_do().contains("`tollgate history nightly -n team`"), "{trouble:?}");
+    drifting.drift = Drift::Gradual { from_us: minutes(40), to_us: minutes(62), runs: 30 };
+    assert_eq!(
+        of_drifting(&drifting).summary(),
+        "runs of nightly take longer: little by little: 40m is the median of the first 10 of 30, 1h 2m that of the last 10"
+    );
 }
 
 #[test]

@@ -112,6 +112,18 @@ pub trait HistoryStore: Send + Sync {
     /// Runs of a shard that have ended at or after `since_us` with events that failed, died, expired or were lost, latest end
     /// first, without those that somebody has closed. A run that cannot be read is left out.
     async fn runs_not_well(&self, shard: u16, since_us: i64, limit: u32) -> Result<Vec<Run>, StoreError>;
+    /// Runs of a shard that have ended at or after `since_us`, latest end first. A run that cannot be read is left out, and not
+    /// named: whoever needs it does that.
+    async fn runs_ended(&self, shard: u16, since_us: i64, limit: u32) -> Result<Vec<Run>, StoreError>;
+    /// Runs of a schedule that a shard has and that launch at or before `until_us`, in whatever state they are, latest launch
+    /// first. A run that cannot be read is left out, and not named.
+    async fn schedule_runs(
+        &self,
+        shard: u16,
+        schedule_uid: Uuid,
+        until_us: i64,
+        limit: u32,
+    ) -> Result<Vec<Run>, StoreError>;
     /// Runs of a namespace that have ended with events that failed, died, expired or were lost, latest end first, from after
     /// (`finished_us`, run) on.
     async fn runs_failed(

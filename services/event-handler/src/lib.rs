@@ -13,6 +13,7 @@ mod answers;
 mod attempts;
 mod by_key;
 mod bypass;
+mod drift;
 mod follows;
 mod items;
 mod lists;
@@ -59,6 +60,7 @@ pub use workers::Workers;
 
 use attempts::Witness;
 use bypass::Bypass;
+use drift::DriftWatch;
 use follows::{Wish, Wishes};
 use items::Items;
 use lists::Lists;
@@ -155,6 +157,8 @@ pub(crate) struct Shared {
     pub(crate) minutes: MinuteBook,
     /// Runs of this process's shards that ended badly.
     pub(crate) ended: EndedBadly,
+    /// Schedules of this process's shards whose runs take longer than they did.
+    pub(crate) drift: DriftWatch,
     /// Turns of shards that have much to take in.
     pub(crate) turns: ReadTurns,
 }
@@ -215,6 +219,7 @@ impl EventHandler {
             passed_over: Arc::default(),
             minutes: MinuteBook::default(),
             ended: EndedBadly::default(),
+            drift: DriftWatch::default(),
             turns: ReadTurns::new(Sizes::default()),
         };
         let ends = Arc::new(Mutex::new(Some((follower, ends))));
@@ -250,6 +255,7 @@ impl EventHandler {
             news::watch(news, stop.clone()),
             minutes::keep(minutes, stop.clone()),
             attempts::keep(attempts, stop.clone()),
+            drift::watch(self.shared.clone(), stop.clone()),
             lists::run(self.shared.clone(), self.client.clone(), stop.clone()),
             self.follow_ends(stop.clone()),
             alerts::run(self.shared.clone(), self.mail.clone(), stop)

@@ -280,12 +280,16 @@ impl Owner {
     }
 
     fn begin_commit(&mut self, changes: Changes) -> CommitTask {
-        let (store, lease) = (self.shared.store.clone(), self.lease.clone());
+        let (store, lease, drift) =
+            (self.shared.store.clone(), self.lease.clone(), self.shared.drift.clone());
         let watch = self.watch.commit(&changes);
         // A task of its own: a commit must not be cancelled half-way.
         tokio::spawn(async move {
             let result = store.commit(&lease, &changes).await;
             watch.ended(&result);
+            if result.is_ok() {
+                drift.committed(lease.shard, &changes);
+            }
             result
         })
     }

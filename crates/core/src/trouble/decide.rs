@@ -1,8 +1,8 @@
 //! From state to troubles.
 
 use super::{
-    AtRisk, Bucket, Commits, Ended, Failing, Installation, Kind, Missed, Said, Severity, Sight, Subject,
-    Sufferer, Trouble, Unlisted, Unserved,
+    AtRisk, Bucket, Commits, Drifting, Ended, Failing, Installation, Kind, Missed, Said, Severity, Sight,
+    Subject, Sufferer, Trouble, Unlisted, Unserved,
 };
 use crate::expected_end::Expected;
 use crate::model::{MINUTE_US, SECOND_US};
@@ -103,6 +103,16 @@ pub fn of_unlisted(unlisted: &Unlisted, now_us: i64) -> Trouble {
         runs: 1,
         words: clipped(words),
         ..Trouble::new(Kind::ListFails, subject)
+    }
+}
+
+/// The runs of a schedule take longer than they did: they are done, and somebody should know before they are late.
+pub fn of_drifting(drifting: &Drifting) -> Trouble {
+    let Drifting { namespace, schedule, policy, ended_us, drift } = drifting;
+    Trouble {
+        since_us: Some(*ended_us),
+        words: drift.to_string(),
+        ..Trouble::new(Kind::Slower, subject(namespace, policy, schedule))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The state that troubles are decided from.
 
+use super::drift::Drift;
 use crate::expected_end::Expected;
 use crate::model::{Pause, RunId, Sent};
 
@@ -234,6 +235,21 @@ pub struct Unlisted {
     pub since_us: i64,
     /// Why, and what happens next.
     pub words: String,
+}
+
+/// A schedule whose runs take longer than they did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drifting {
+    /// The namespace's id.
+    pub namespace: String,
+    /// The schedule's id.
+    pub schedule: String,
+    /// Its policy's id; empty where it has none, or where that is not known.
+    pub policy: String,
+    /// When the last of those runs ended (wall clock).
+    pub ended_us: i64,
+    /// How.
+    pub drift: Drift,
 }
 
 /// Commits of a process's queue shards in the last minute or so.

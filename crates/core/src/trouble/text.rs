@@ -53,6 +53,7 @@ pub(super) fn summary(trouble: &Trouble) -> String {
             "{} of {schedule} made no events, as the list could not be fetched",
             counted(*count, "trigger", "triggers")
         ),
+        Kind::Slower => format!("runs of {schedule} take longer"),
         Kind::StoreSlow => format!("the database is slow to commit for the process {process}"),
     };
     let waits = match trouble.waiting {
@@ -173,10 +174,13 @@ fn named(trouble: &Trouble) -> String {
             "Nobody makes up for them: when the list can be fetched again, `tollgate trigger {schedule}{n}` starts another run. \
              `tollgate history {schedule}{n}` shows why."
         ),
+        Kind::Slower => format!(
+            "See whether the work has grown, or what it waits for has become slow: a database, a disk, tokens of its policy. It \
+             ends with a run that takes no longer than others. `tollgate history {schedule}{n}` shows the runs."
+        ),
         Kind::TriggersMissed => format!(
-            "No emitter ran when they fell due, or none could reach the database. `tollgate history {schedule}{n}` \
-             shows them, `tollgate trigger {schedule}{n}` starts a run; catch_up of the schedule says which of them \
-             are made up for after an outage."
+            "No emitter ran when they fell due, or none could reach the database. `tollgate history {schedule}{n}` shows them, \
+             `tollgate trigger {schedule}{n}` starts a run; catch_up says which of them are made up for after an outage."
         ),
         _ => format!(
             "`tollgate history {schedule}{n}` shows the runs, `tollgate get events RUN{n}` what was said. When the \

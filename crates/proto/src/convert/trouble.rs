@@ -7,7 +7,7 @@ use crate::field::FieldError;
 use crate::v1;
 
 /// Core and message, kind by kind.
-const KINDS: [(Kind, v1::TroubleKind); 22] = [
+const KINDS: [(Kind, v1::TroubleKind); 23] = [
     (Kind::StoreFails, v1::TroubleKind::StoreFails),
     (Kind::ShardsWithoutOwner, v1::TroubleKind::ShardsWithoutOwner),
     (Kind::HandlerSilent, v1::TroubleKind::HandlerSilent),
@@ -29,6 +29,7 @@ const KINDS: [(Kind, v1::TroubleKind); 22] = [
     (Kind::EventsFailed, v1::TroubleKind::EventsFailed),
     (Kind::TriggersMissed, v1::TroubleKind::TriggersMissed),
     (Kind::NotListed, v1::TroubleKind::NotListed),
+    (Kind::Slower, v1::TroubleKind::Slower),
     (Kind::StoreSlow, v1::TroubleKind::StoreSlow),
 ];
 

@@ -116,6 +116,27 @@ impl<D: Driver> HistoryStore for D {
         Ok(runs)
     }
 
+    async fn runs_ended(&self, shard: u16, since_us: i64, limit: u32) -> Result<Vec<Run>, StoreError> {
+        let ask = Ask::new(sql!("runs_ended")).bind(i32::from(shard)).bind(since_us).bind(i64::from(limit));
+        Ok(sound(Some(shard), self.rows::<RunRow>(Whom::People, ask).await?).0)
+    }
+
+    async fn schedule_runs(
+        &self,
+        shard: u16,
+        schedule_uid: Uuid,
+        until_us: i64,
+        limit: u32,
+    ) -> Result<Vec<Run>, StoreError> {
+        let ask = Ask::new(sql!("runs_of_schedule"))
+            .anew()
+            .bind(i32::from(shard))
+            .bind(schedule_uid)
+            .bind(until_us)
+            .bind(i64::from(limit));
+        Ok(sound(Some(shard), self.rows::<RunRow>(Whom::People, ask).await?).0)
+    }
+
     async fn runs_failed(
         &self,
         namespace: &str,

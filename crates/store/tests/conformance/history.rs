@@ -1,7 +1,8 @@
 //! Reads of what has ended.
 
 use tollgate_core::handle::change::{Changes, HistoryRow, Outcome, TokenRow};
-use tollgate_core::model::{Counts, Run, RunId, RunState, SkipReason};
+use tollgate_core::model::{Counts, Run, RunId, RunState, Schedule, SkipReason};
+use tollgate_core::trouble::drift::Took;
 use tollgate_store::Store;
 use tollgate_store::history::{RunFilter, RunIds};
 use uuid::Uuid;
@@ -276,6 +277,76 @@ pub(crate) async fn runs_that_ended_badly_are_found(place: &Place) {
     assert_eq!(found(NOON_US + 40, 9).await, [5, 4]);
     assert_eq!(found(NOON_US, 1).await, [5]);
     assert_eq!(found(NOON_US + 51, 9).await, [0; 0]);
+}
+
+pub(crate) async fn runs_that_ended_come_latest_end_first(place: &Place) {
+    let store = place.open().await;
+    let (one, two) = (schedule("one"), schedule("two"));
+    let ended = |of: &Schedule, i: i64, end: i64| {
+        let (state, finished_us) = (RunState::Finished, Some(NOON_US + end));
+        Run { state, finished_us, ..run(of, 5, NOON_US + i) }
+    };
+    let runs = [
+        ended(&one, 0, 30),
+        ended(&two, 1, 50),
+        Run { counts: Counts { dead: 1, ..Counts::default() }, ..ended(&one, 2, 20) },
+        Run { state: RunState::Cancelled, ..ended(&two, 3, 40) },
+        Run { state: RunState::Running, finished_us: None, ..ended(&one, 4, 0) },
+        Run { shard: 6, ..ended(&one, 5, 60) },
+    ];
+    store.emit(&runs, &[]).await.unwrap();
+    let found = async |since_us, limit| {
+        let found = store.runs_ended(5, since_us, limit).await.unwrap();
+        found.into_iter().map(|run| run.launch_us - NOON_US).collect::<Vec<_>>()
+    };
+    assert_eq!(found(NOON_US, 9).await, [1, 3, 0, 2]);
+    assert_eq!(found(NOON_US + 30, 9).await, [1, 3, 0]);
+    assert_eq!(found(NOON_US, 2).await, [1, 3]);
+    assert_eq!(found(NOON_US + 51, 9).await, [0; 0]);
+}
+
+/// How long its latest runs took is read so: as many as are asked for, whatever else is there.
+pub(crate) async fn the_latest_runs_of_a_schedule_are_found(place: &Place) {
+    let store = place.open().await;
+    let (one, two) = (schedule("one"), schedule("two"));
+    let mut runs: Vec<Run> = (0..40_i64)
+        .flat_map(|i| [run(&one, 5, NOON_US + i), run(&two, 5, NOON_US + i)])
+        .map(|run| Run { started_us: Some(run.launch_us + 3), finished_us: Some(run.launch_us + 9), ..run })
+        .map(|run| Run { state: RunState::Finished, ..run })
+        .collect();
+    // Where it lived before; one that waits, and one that failed.
+    runs.extend((40..45_i64).map(|i| run(&one, 6, NOON_US + i)));
+    runs.push(Run { state: RunState::Waiting, ..run(&one, 5, NOON_US + 50) });
+    let counts = Counts { failed: 1, ..Counts::default() };
+    runs.push(Run { state: RunState::Finished, counts, ..run(&one, 5, NOON_US + 51) });
+    store.emit(&runs, &[]).await.unwrap();
+    let found = async |until, limit| {
+        let found = store.schedule_runs(5, one.uid, NOON_US + until, limit).await.unwrap();
+        assert!(found.iter().all(|run| run.schedule_uid == one.uid && run.shard == 5));
+        found.into_iter().map(|run| run.launch_us - NOON_US).collect::<Vec<_>>()
+    };
+    assert_eq!(found(99, 4).await, [51, 50, 39, 38]);
+    assert_eq!(found(50, 2).await, [50, 39]);
+    assert_eq!(found(39, 3).await, [39, 38, 37]);
+    assert_eq!(found(2, 9).await, [2, 1, 0]);
+    assert_eq!(found(-1, 9).await, [0; 0]);
+    let took: Vec<Took> = store
+        .schedule_runs(5, one.uid, NOON_US + 99, 62)
+        .await
+        .unwrap()
+        .iter()
+        .filter_map(Took::of)
+        .collect();
+    assert_eq!(took.len(), 40, "of those that have ended well");
+    let events = runs[0].events;
+    let (started_us, finished_us) = (NOON_US + 42, NOON_US + 48);
+    assert_eq!(took[0], Took { events, started_us, finished_us });
+    assert!(store.schedule_runs(7, one.uid, NOON_US + 99, 9).await.unwrap().is_empty());
+    // What is only compared is named by those who need it.
+    place.sql(&format!("UPDATE runs SET priority = 99 WHERE launch_us = {}", NOON_US + 38)).await;
+    assert_eq!(found(39, 3).await, [39, 37]);
+    let ended = store.runs_ended(5, NOON_US, 100).await.unwrap();
+    assert!(ended.len() == 78 && store.corrupt_rows().is_empty(), "{}", ended.len());
 }
 
 pub(crate) async fn skipped_are_paged(place: &Place) {

@@ -147,7 +147,7 @@ conformance! {
     history: history_round_trips_in_order history_starts_with_the_covering_range history_filters_by_outcome
         dead_events_are_found_and_leave history_insert_is_idempotent tokens_are_paged runs_are_listed_from_either_end
         runs_are_filtered runs_are_found_by_the_beginning_of_their_ids runs_of_a_policy_are_found runs_that_ended_badly_are_found
-        skipped_are_paged;
+        runs_that_ended_come_latest_end_first the_latest_runs_of_a_schedule_are_found skipped_are_paged;
     keys: keys_are_read_as_written a_name_has_so_many_live_keys a_revoked_key_stays_revoked a_corrupt_key_is_no_key
         keys_are_kept_beside_an_open_store;
     alerts: an_alert_is_read_as_written_and_goes alerts_are_listed_and_filtered what_is_remembered_is_written_by_one

@@ -15,6 +15,7 @@ const KINDS: &[(&str, &str)] = &[
     ("TROUBLE_KIND_TRIGGERS_MISSED", "triggers were missed"),
     ("TROUBLE_KIND_LIST_FAILS", "a list of items cannot be fetched"),
     ("TROUBLE_KIND_NOT_LISTED", "a run was given up, as its list could not be fetched"),
+    ("TROUBLE_KIND_SLOWER", "runs take longer than they did"),
     ("TROUBLE_KIND_POLICY_PAUSED", "a policy is paused and events wait"),
     ("TROUBLE_KIND_DISPATCH_PAUSED", "all dispatch is paused and events wait"),
     ("TROUBLE_KIND_EMITTER_BEHIND", "the emitters are behind"),

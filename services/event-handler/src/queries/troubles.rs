@@ -11,8 +11,8 @@ use std::time::Duration;
 use tollgate_clock::ClockState;
 use tollgate_core::model::{DAY_US, SECOND_US};
 use tollgate_core::trouble::{
-    Commits, Installation, Kind, Severity, Sight, Subject, Trouble, of_commits, of_ended, of_installation,
-    of_missed, of_not_listed, of_shard, of_unlisted, worst_first,
+    Commits, Installation, Kind, Severity, Sight, Subject, Trouble, of_commits, of_drifting, of_ended,
+    of_installation, of_missed, of_not_listed, of_shard, of_unlisted, worst_first,
 };
 use tollgate_proto::convert::{self, names, trouble};
 use tollgate_proto::{FieldError, filter, page, v1};
@@ -153,6 +153,10 @@ impl Shared {
         let now_us = self.clock.wall_us();
         let troubles = ended.iter().flat_map(of_ended).collect();
         let mut known = Seen { troubles, incomplete, ..Seen::default() };
+        let drift = self.drift.known(&shards, self.clock.mono_us());
+        known.troubles.extend(drift.schedules.iter().map(of_drifting));
+        known.incomplete |= drift.is_cut;
+        known.settling |= drift.is_settling;
         let mut not_loaded = 0;
         for (shard, sight) in sights {
             match sight {
