@@ -151,10 +151,10 @@ fn span(us: i64) -> String {
     };
     match us {
         ..SECOND_US => format!("{}ms", us.max(0) / 1_000),
-        ..10_000_000 => format!("{}.{}s", us / SECOND_US, us % SECOND_US / 100_000),
-        ..MINUTE_US => format!("{}s", us / SECOND_US),
-        ..HOUR_US => two(MINUTE_US, "m", SECOND_US, "s"),
-        ..DAY_US => two(HOUR_US, "h", MINUTE_US, "m"),
+        SECOND_US..10_000_000 => format!("{}.{}s", us / SECOND_US, us % SECOND_US / 100_000),
+        10_000_000..MINUTE_US => format!("{}s", us / SECOND_US),
+        MINUTE_US..HOUR_US => two(MINUTE_US, "m", SECOND_US, "s"),
+        HOUR_US..DAY_US => two(HOUR_US, "h", MINUTE_US, "m"),
         _ => two(DAY_US, "d", HOUR_US, "h"),
     }
 }
