@@ -12,7 +12,7 @@ use prost::encoding::{WireType, decode_key, decode_varint};
 use prost::{Message, Name};
 use prost_reflect::{Kind, MessageDescriptor};
 use tonic::Status;
-use tonic::codec::{DecodeBuf, Decoder};
+use tonic::codec::{BufferSettings, DecodeBuf, Decoder};
 use tonic_prost::{ProstDecoder, ProstEncoder};
 
 use crate::descriptors;
@@ -25,6 +25,11 @@ pub const PARTS_MAX: usize = 200_000;
 pub const RELEASE_PARTS_MAX: usize = 4_000;
 /// Smaller messages are not looked at.
 const SMALL_BYTES: usize = 16 * 1024;
+/// What each direction of a call has for its messages before it needs more. Most messages are smaller, and ten thousand workers
+/// that wait have a stream each.
+const BUFFER_BYTES: usize = 1024;
+/// What is gathered of a stream before it is sent.
+const GATHERED_BYTES: usize = 32 * 1024;
 /// How deep messages are decoded.
 const DEPTH_MAX: usize = 100;
 
@@ -49,12 +54,16 @@ where
     type Decoder = Bounded<U>;
 
     fn encoder(&mut self) -> Self::Encoder {
-        ProstEncoder::default()
+        ProstEncoder::new(buffers())
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        Bounded(ProstDecoder::default())
+        Bounded(ProstDecoder::new(buffers()))
     }
+}
+
+fn buffers() -> BufferSettings {
+    BufferSettings::new(BUFFER_BYTES, GATHERED_BYTES)
 }
 
 /// Reads messages, requests with a bounded number of parts.
@@ -70,6 +79,10 @@ impl<U: Message + Name + Default> Decoder for Bounded<U> {
             check::<U>(buffer.chunk())?;
         }
         self.0.decode(buffer)
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        self.0.buffer_settings()
     }
 }
 

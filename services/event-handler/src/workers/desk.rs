@@ -189,7 +189,7 @@ impl Desk {
             let Some(session) = state.sessions.get(&worker) else {
                 return Outcome::NotSent("its worker has gone".to_owned());
             };
-            let handed = Handed { event, way: way.clone(), reply };
+            let handed = Box::new(Handed { event, way: way.clone(), reply });
             if session.to.send(handed).is_err() {
                 return Outcome::NotSent("its worker has gone".to_owned());
             }

@@ -27,7 +27,7 @@ impl Desk {
         &self,
         profile: Profile,
         capacity: u32,
-    ) -> Result<(WorkerId, mpsc::UnboundedReceiver<Handed>), Refused> {
+    ) -> Result<(WorkerId, mpsc::UnboundedReceiver<Box<Handed>>), Refused> {
         let mut state = self.state();
         if state.ending {
             return Err(Refused::Ending);

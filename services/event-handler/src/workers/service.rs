@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream::Map;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
@@ -15,7 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::book::{QueueKey, WorkerId};
 use super::handing::{Handed, Outcome};
 use super::sessions::Profile;
-use super::stream::{self, Opened, turned_away};
+use super::stream::{self, Opened, Outgoing, turned_away};
 use crate::Shared;
 
 /// How long an answer that has an event waits for others.
@@ -41,7 +43,7 @@ impl Workers {
 
 #[tonic::async_trait]
 impl WorkerService for Workers {
-    type WorkStream = ReceiverStream<Result<v1::WorkResponse, Status>>;
+    type WorkStream = Map<ReceiverStream<Outgoing>, fn(Outgoing) -> Result<v1::WorkResponse, Status>>;
 
     async fn work(
         &self,
@@ -57,10 +59,10 @@ impl WorkerService for Workers {
             let last = outlet.clone();
             if let Err(status) = stream::serve(shared, opened, outlet).await {
                 // A worker that has gone needs no word.
-                let _gone = last.send(Err(status)).await;
+                let _gone = last.send(Box::new(Err(status))).await;
             }
         });
-        Ok(Response::new(ReceiverStream::new(messages)))
+        Ok(Response::new(ReceiverStream::new(messages).map(|message| *message)))
     }
 
     async fn acquire_events(
@@ -144,7 +146,7 @@ impl Shared {
 struct Poll<'s> {
     shared: &'s Shared,
     id: WorkerId,
-    from: mpsc::UnboundedReceiver<Handed>,
+    from: mpsc::UnboundedReceiver<Box<Handed>>,
     handed: Vec<Handed>,
     most: usize,
 }
@@ -158,7 +160,9 @@ impl<'s> Poll<'s> {
     /// Until there is an event, and a moment longer for others; or until the time is over, or the process is about to end.
     async fn wait(&mut self, until: Instant) {
         tokio::select! {
-            first = tokio::time::timeout_at(until, self.from.recv()) => self.handed.extend(first.ok().flatten()),
+            first = tokio::time::timeout_at(until, self.from.recv()) => {
+                self.handed.extend(first.ok().flatten().map(|handed| *handed));
+            }
             () = self.shared.leaving.cancelled() => {}
         }
         if !self.handed.is_empty() {
@@ -183,7 +187,7 @@ impl<'s> Poll<'s> {
                 tokio::time::timeout_at(until, self.from.recv()).await
             };
             match next {
-                Ok(Some(handed)) => self.handed.push(handed),
+                Ok(Some(handed)) => self.handed.push(*handed),
                 Ok(None) | Err(_) => return,
             }
         }

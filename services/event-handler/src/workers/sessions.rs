@@ -46,7 +46,7 @@ pub(super) struct Held {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) profile: Profile,
-    pub(super) to: mpsc::UnboundedSender<Handed>,
+    pub(super) to: mpsc::UnboundedSender<Box<Handed>>,
     pub(super) events: HashMap<String, Held>,
     pub(super) connected_us: i64,
     pub(super) sign_us: i64,

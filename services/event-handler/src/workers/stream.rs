@@ -33,8 +33,10 @@ const UNDER_WAY_MAX: usize = 1_000;
 /// Messages that wait to be read by the worker, beyond which its stream ends.
 const UNREAD_MAX: usize = 40_000;
 
+/// A message on its way. A channel has room for 32 at once from its beginning, and most streams wait: as a pointer each.
+pub(super) type Outgoing = Box<Result<v1::WorkResponse, Status>>;
 /// Where a stream's messages go.
-pub(super) type Outlet = mpsc::Sender<Result<v1::WorkResponse, Status>>;
+pub(super) type Outlet = mpsc::Sender<Outgoing>;
 
 /// A stream as it was opened.
 pub(super) struct Opened {
@@ -46,7 +48,7 @@ pub(super) struct Opened {
 
 /// What waits to be written.
 enum Unwritten {
-    Event(Handed),
+    Event(Box<Handed>),
     Told(Told),
 }
 
@@ -119,7 +121,7 @@ pub(super) fn turned_away(shared: &Shared, refused: Refused) -> Status {
 impl Stream {
     async fn run(
         mut self,
-        mut events: mpsc::UnboundedReceiver<Handed>,
+        mut events: mpsc::UnboundedReceiver<Box<Handed>>,
         outlet: &Outlet,
     ) -> Result<(), Status> {
         let leaving = self.shared.leaving.clone();
@@ -135,7 +137,7 @@ impl Stream {
                 permit = outlet.reserve(), if !self.unwritten.is_empty() => {
                     let Ok(permit) = permit else { return Ok(()) };
                     if let Some(message) = self.next_to_write()? {
-                        permit.send(Ok(v1::WorkResponse { message: Some(message) }));
+                        permit.send(Box::new(Ok(v1::WorkResponse { message: Some(message) })));
                     }
                 }
                 said = self.opened.incoming.message(), if self.answering.len() < UNDER_WAY_MAX => match said? {
@@ -165,7 +167,7 @@ impl Stream {
                     return Ok(None);
                 }
                 let event = handed.event.clone();
-                self.shared.desk.written(self.id, handed);
+                self.shared.desk.written(self.id, *handed);
                 Some(Told::Event(event))
             }
         })
