@@ -1,6 +1,18 @@
 //! The worker loops in `sdk/`, each as its own example program, against a real service: every event done once and released, never
 //! more at once than they are told, through stumbles, a stop in the midst and a server that dies.
 
+/// Tests of one worker's program: their names, what they try, over which store, and where the events come from.
+macro_rules! works {
+    ($program:ident: $($name:ident $tries:ident $kind:ident $way:ident;)+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$tries(tollgate_harness::Kind::$kind, super::Way::$way, $program()).await;
+            }
+        )+
+    };
+}
+
 mod chain;
 mod go;
 mod python;
@@ -8,7 +20,9 @@ mod rust;
 mod typescript;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -24,6 +38,16 @@ const CONCURRENCY: usize = 4;
 const EVENTS: usize = 16;
 /// The event that stumbles at its first attempt.
 const STUMBLES: usize = 7;
+
+/// An empty folder for what is built once for all tests of this process.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).unwrap();
+    }
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
 
 /// Where a worker takes events from.
 pub(crate) enum Way {

@@ -27,7 +27,7 @@ pub const RELEASE_PARTS_MAX: usize = 4_000;
 const SMALL_BYTES: usize = 16 * 1024;
 /// What each direction of a call has for its messages before it needs more. Most messages are smaller, and ten thousand workers
 /// that wait have a stream each.
-const BUFFER_BYTES: usize = 1024;
+const BUFFER_BYTES: usize = 512;
 /// What is gathered of a stream before it is sent.
 const GATHERED_BYTES: usize = 32 * 1024;
 /// How deep messages are decoded.

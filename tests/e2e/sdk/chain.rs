@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tempfile::TempDir;
 use tollgate_harness::{Cli, Database, Kind, Service, free_port, now_us, wait_for};
 use tollgate_proto::v1::{GetEventRequest, Run, RunState};
 
@@ -24,9 +23,6 @@ struct Night {
     database: Database,
     listen: String,
     service: Service,
-    _programs: TempDir,
-    python: PathBuf,
-    go: PathBuf,
     /// Lines of workers that have ended, with the moment when each was killed.
     ended: Vec<(Vec<String>, i64)>,
 }
@@ -36,9 +32,7 @@ impl Night {
         let database = Database::new(kind).await;
         let listen = format!("127.0.0.1:{}", free_port().unwrap());
         let service = serve(&database, &listen).await;
-        let programs = tempfile::tempdir().unwrap();
-        let (python, go) = (python::installed(&programs), go::of_chain(programs.path()));
-        Self { database, listen, service, _programs: programs, python, go, ended: Vec::new() }
+        Self { database, listen, service, ended: Vec::new() }
     }
 
     fn worker(&self, mut command: Command) -> Program {
@@ -46,13 +40,13 @@ impl Night {
     }
 
     fn python(&self, queue: &str) -> Program {
-        let mut command = python::program(&self.python, &folder().join("worker.py"));
+        let mut command = python::program(&folder().join("worker.py"));
         command.env("QUEUE", queue);
         self.worker(command)
     }
 
     fn go(&self) -> Program {
-        self.worker(Command::new(&self.go))
+        self.worker(go::of_chain())
     }
 
     fn kill(&mut self, worker: Program) {

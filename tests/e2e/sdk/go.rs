@@ -2,10 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-use tollgate_harness::Kind;
-
-use super::{Way, outlives_the_server, works_and_stops};
+use std::sync::OnceLock;
 
 fn go(arguments: &[&str]) -> Output {
     go_in("../sdk/go", arguments)
@@ -26,19 +23,26 @@ fn go_in(folder: &str, arguments: &[&str]) -> Output {
     output
 }
 
-/// The program, built into a folder.
-fn resize(folder: &Path) -> Command {
-    let program: PathBuf = folder.join("resize");
-    go(&["build", "-o", program.to_str().unwrap(), "./examples/resize"]);
-    Command::new(program)
+/// The folder into which both programs are built.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let folder = super::folder("sdk-go");
+        let to = folder.to_str().unwrap();
+        go(&["build", "-o", to, "./examples/resize"]);
+        go_in("../examples/chain", &["vet", "./..."]);
+        go_in("../examples/chain", &["build", "-o", to, "."]);
+        folder
+    })
 }
 
-/// The worker of `examples/chain`, built into a folder.
-pub(super) fn of_chain(folder: &Path) -> PathBuf {
-    let program = folder.join("chain");
-    go_in("../examples/chain", &["vet", "./..."]);
-    go_in("../examples/chain", &["build", "-o", program.to_str().unwrap(), "."]);
-    program
+fn resize() -> Command {
+    Command::new(built().join("resize"))
+}
+
+/// The worker of `examples/chain`.
+pub(super) fn of_chain() -> Command {
+    Command::new(built().join("chain"))
 }
 
 #[test]
@@ -50,26 +54,9 @@ fn its_own_tests_pass_and_vet_finds_nothing() {
     assert!(unformed.stdout.is_empty(), "gofmt: {}", String::from_utf8_lossy(&unformed.stdout));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_works_by_http_and_stops_in_order() {
-    let folder = tempfile::tempdir().unwrap();
-    works_and_stops(Kind::Postgres, Way::Http, resize(folder.path())).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_works_by_pull_and_stops_in_order() {
-    let folder = tempfile::tempdir().unwrap();
-    works_and_stops(Kind::Sqlite, Way::Pull, resize(folder.path())).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_http_it_outlives_the_server() {
-    let folder = tempfile::tempdir().unwrap();
-    outlives_the_server(Kind::Sqlite, Way::Http, resize(folder.path())).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_pull_it_outlives_the_server() {
-    let folder = tempfile::tempdir().unwrap();
-    outlives_the_server(Kind::Postgres, Way::Pull, resize(folder.path())).await;
+works! { resize:
+    it_works_by_http_and_stops_in_order works_and_stops Postgres Http;
+    it_works_by_pull_and_stops_in_order works_and_stops Sqlite Pull;
+    by_http_it_outlives_the_server outlives_the_server Sqlite Http;
+    by_pull_it_outlives_the_server outlives_the_server Postgres Pull;
 }

@@ -3,11 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-use tempfile::TempDir;
-use tollgate_harness::Kind;
-
-use super::{Way, outlives_the_server, works_and_stops};
+use std::sync::OnceLock;
 
 fn python() -> String {
     std::env::var("TOLLGATE_TEST_PYTHON")
@@ -37,33 +33,38 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The package, which pip builds and installs into a folder.
-pub(super) fn installed(folder: &TempDir) -> PathBuf {
-    // The build leaves its marks beside what it builds.
-    let (source, wheels, installed) =
-        (folder.path().join("source"), folder.path().join("wheels"), folder.path().join("site"));
-    copy(&package(), &source);
-    let pip = || {
-        let mut pip = Command::new(python());
-        pip.args(["-m", "pip", "--disable-pip-version-check", "--quiet"]);
-        pip
-    };
-    run(pip().args(["wheel", "--no-build-isolation", "--no-deps", "--wheel-dir"]).args([&wheels, &source]));
-    let wheel = wheels.join("tollgate_worker-0.1.0-py3-none-any.whl");
-    run(pip().args(["install", "--no-deps", "--no-index", "--target"]).args([&installed, &wheel]));
-    assert!(installed.join("tollgate_worker/py.typed").exists(), "the package has no types");
-    installed
+/// The folder into which pip has installed the package that it has built.
+fn installed() -> &'static Path {
+    static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        let folder = super::folder("sdk-python");
+        // The build leaves its marks beside what it builds.
+        let [source, wheels, site] = ["source", "wheels", "site"].map(|part| folder.join(part));
+        copy(&package(), &source);
+        let pip = || {
+            let mut pip = Command::new(python());
+            pip.args(["-m", "pip", "--disable-pip-version-check", "--quiet"]);
+            pip
+        };
+        run(pip()
+            .args(["wheel", "--no-build-isolation", "--no-deps", "--wheel-dir"])
+            .args([&wheels, &source]));
+        let wheel = wheels.join("tollgate_worker-0.1.0-py3-none-any.whl");
+        run(pip().args(["install", "--no-deps", "--no-index", "--target"]).args([&site, &wheel]));
+        assert!(site.join("tollgate_worker/py.typed").exists(), "the package has no types");
+        site
+    })
 }
 
 /// A program over the package.
-pub(super) fn program(installed: &Path, program: &Path) -> Command {
+pub(super) fn program(program: &Path) -> Command {
     let mut python = Command::new(python());
-    python.arg(program).env("PYTHONPATH", installed);
+    python.arg(program).env("PYTHONPATH", installed());
     python
 }
 
-fn resize(folder: &TempDir) -> Command {
-    program(&installed(folder), &package().join("examples/resize.py"))
+fn resize() -> Command {
+    program(&package().join("examples/resize.py"))
 }
 
 #[test]
@@ -74,32 +75,10 @@ fn its_own_tests_pass_and_mypy_finds_nothing() {
     run(Command::new(python()).args(["-m", "mypy", "--cache-dir"]).arg(cache.path()).current_dir(package()));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_works_by_http_and_stops_in_order() {
-    let folder = tempfile::tempdir().unwrap();
-    works_and_stops(Kind::Sqlite, Way::Http, resize(&folder)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_works_by_sqs_and_stops_in_order() {
-    let folder = tempfile::tempdir().unwrap();
-    works_and_stops(Kind::Sqlite, Way::Sqs, resize(&folder)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_works_by_pull_and_stops_in_order() {
-    let folder = tempfile::tempdir().unwrap();
-    works_and_stops(Kind::Postgres, Way::Pull, resize(&folder)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_http_it_outlives_the_server() {
-    let folder = tempfile::tempdir().unwrap();
-    outlives_the_server(Kind::Postgres, Way::Http, resize(&folder)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_pull_it_outlives_the_server() {
-    let folder = tempfile::tempdir().unwrap();
-    outlives_the_server(Kind::Sqlite, Way::Pull, resize(&folder)).await;
+works! { resize:
+    it_works_by_http_and_stops_in_order works_and_stops Sqlite Http;
+    it_works_by_sqs_and_stops_in_order works_and_stops Sqlite Sqs;
+    it_works_by_pull_and_stops_in_order works_and_stops Postgres Pull;
+    by_http_it_outlives_the_server outlives_the_server Postgres Http;
+    by_pull_it_outlives_the_server outlives_the_server Sqlite Pull;
 }

@@ -5,10 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use tollgate_harness::Kind;
-
-use super::{Way, outlives_the_server, works_and_stops};
-
 /// The version that the package's lock file has.
 const AWS: &str = "@aws-sdk/client-sqs@3.1175.0";
 
@@ -30,11 +26,7 @@ fn npm(folder: &Path, arguments: &[&str]) -> String {
 fn installed() -> &'static Path {
     static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
     INSTALLED.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sdk-typescript");
-        if folder.exists() {
-            fs::remove_dir_all(&folder).unwrap();
-        }
-        fs::create_dir_all(&folder).unwrap();
+        let folder = super::folder("sdk-typescript");
         fs::write(folder.join("package.json"), r#"{"private": true, "type": "module"}"#).unwrap();
         npm(&package(), &["test"]);
         let packed = npm(&package(), &["pack", "--pack-destination", folder.to_str().unwrap()]);
@@ -57,27 +49,10 @@ fn its_own_tests_pass_and_it_is_installed_with_its_types() {
     assert!(!installed.join("node_modules").exists(), "it needs packages of its own");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_works_by_http_and_stops_in_order() {
-    works_and_stops(Kind::Postgres, Way::Http, resize()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_works_by_sqs_and_stops_in_order() {
-    works_and_stops(Kind::Sqlite, Way::Sqs, resize()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_works_by_pull_and_stops_in_order() {
-    works_and_stops(Kind::Sqlite, Way::Pull, resize()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_http_it_outlives_the_server() {
-    outlives_the_server(Kind::Sqlite, Way::Http, resize()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_pull_it_outlives_the_server() {
-    outlives_the_server(Kind::Postgres, Way::Pull, resize()).await;
+works! { resize:
+    it_works_by_http_and_stops_in_order works_and_stops Postgres Http;
+    it_works_by_sqs_and_stops_in_order works_and_stops Sqlite Sqs;
+    it_works_by_pull_and_stops_in_order works_and_stops Sqlite Pull;
+    by_http_it_outlives_the_server outlives_the_server Sqlite Http;
+    by_pull_it_outlives_the_server outlives_the_server Postgres Pull;
 }
