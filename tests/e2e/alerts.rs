@@ -169,14 +169,19 @@ async fn on_response() -> Target {
 /// A policy with events behind it that is paused: a trouble until it goes on.
 async fn paused_work(service: &Service, id: &str, consumer: &Consumer) {
     service.create_policy(id, policy(2)).await.unwrap();
-    let pause = PausePolicyRequest { name: policy_name(id), reason: "storm".to_owned() };
+    let pause =
+        PausePolicyRequest { name: policy_name(id), reason: "storm".to_owned(), ..Default::default() };
     service.master().pause_policy(pause).await.unwrap();
     let target = Target { target: http(consumer).target, ..on_response().await };
     service.create_schedule(id, once(soon(500), 4, id, target)).await.unwrap();
 }
 
 async fn resume(service: &Service, id: &str) {
-    service.master().resume_policy(ResumePolicyRequest { name: policy_name(id) }).await.unwrap();
+    service
+        .master()
+        .resume_policy(ResumePolicyRequest { name: policy_name(id), ..Default::default() })
+        .await
+        .unwrap();
 }
 
 async fn well(service: &Service) -> Consumer {

@@ -19,6 +19,7 @@ use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::change::Change;
 use crate::lists::{cut, limit, to_filter};
+use crate::revisions::{Numbered, Revised};
 use crate::schedules::{again, check_etag};
 use crate::warnings::namespace_new;
 
@@ -129,14 +130,17 @@ impl ScheduleMaster {
     ) -> Result<(), Status> {
         let name = names::alert("name", &request.name)?;
         let etag = convert::etag("etag", &request.etag)?;
+        let numbered = Numbered::deletion(Revised::Alert, &name, request.revision)?;
         let mut try_number = 1;
         loop {
-            let stored = self.stored_alert(&name).await?;
+            let revisions = self.not_outdated(&numbered).await?;
+            let stored = self.to_delete(&numbered, self.stored_alert(&name).await).await?;
+            let Some(stored) = stored else { return Ok(()) };
             check_etag(&request.name, etag, stored.generation)?;
             let at_us = self.change_us(stored.updated_us);
             let deed = Deed { at_us, actor: actor.clone(), action: "delete" };
             self.admit_writes(&name.namespace, 1)?;
-            match self.commit(&[&self.drop_alert(&stored, &deed)]).await.map_err(status) {
+            match self.commit_as(&[&self.drop_alert(&stored, &deed)], revisions).await.map_err(status) {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
                 done => return done,
             }

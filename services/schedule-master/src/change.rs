@@ -111,7 +111,7 @@ impl Change {
             | PlanWrite::PutAlert { audit, .. }
             | PlanWrite::DeleteAlert { audit, .. }
             | PlanWrite::Note { audit } => audit,
-            PlanWrite::Tell { .. } => return None,
+            PlanWrite::Tell { .. } | PlanWrite::Revise { .. } => return None,
         })
     }
 
