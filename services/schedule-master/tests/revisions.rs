@@ -209,7 +209,6 @@ async fn a_refused_or_only_checked_call_notes_no_revision() {
 async fn of_two_at_the_same_time_the_later_one_stays() {
     let world = World::new().await;
     let beside = world.beside(Options::default()).await;
-    let mut overtaken = 0;
     for round in 0..20 {
         let (low, high) = (2 * round + 1, 2 * round + 2);
         let calls = [(&world, low), (&beside, high)].map(|(world, revision)| {
@@ -228,7 +227,7 @@ async fn of_two_at_the_same_time_the_later_one_stays() {
             }
         });
         let [low, high] = calls;
-        let (low, high) = tokio::join!(low, high);
+        let (_, high) = tokio::join!(low, high);
         let of_a = |answer: &v1::ApplyResourcesResponse| {
             answer
                 .results
@@ -236,11 +235,9 @@ async fn of_two_at_the_same_time_the_later_one_stays() {
                 .any(|result| result.action() == ApplyAction::Outdated && result.name == name("a"))
         };
         assert!(!of_a(&high), "{high:?}");
-        overtaken += usize::from(of_a(&low));
         let stored = world.store.schedule("default", "a").await.unwrap().unwrap();
         assert_eq!(i64::from(stored.events), 2 * round + 2);
     }
-    eprintln!("{overtaken} of 20 came too late");
 }
 
 /// What a change does.

@@ -1,5 +1,7 @@
 //! The auditor must be able to fail: each doctored log gives the right verdict, and the log as it was gives none.
 
+mod pulled;
+
 use super::*;
 use crate::journal::{Entry, Event, Met, What};
 

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use rand::seq::IndexedRandom as _;
+use serde_json::json;
+use tollgate_proto::convert::payload::from_json;
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::{ReleaseStatus, ReleaseTokenRequest};
 use tonic::Code;
 use tonic::transport::Channel;
 
+use super::conduct::kind::CHAIN;
 use super::{Sink, conduct};
 use crate::journal::Event;
 
@@ -58,8 +61,9 @@ impl Sink {
 
     /// What the first process that answers says; none where it refuses.
     async fn release_once(&self, event: &Event, attempt: Option<u32>) -> Option<ReleaseStatus> {
+        let result = event.schedule.ends_with(CHAIN).then(|| from_json(&json!({"n": event.index})));
         let request =
-            ReleaseTokenRequest { name: event.id.clone(), attempt, ..ReleaseTokenRequest::default() };
+            ReleaseTokenRequest { name: event.id.clone(), attempt, result, ..ReleaseTokenRequest::default() };
         loop {
             let door = self.orders().door.and_then(|door| self.doors.0.get(door).cloned());
             let mut handler = EventHandlerServiceClient::new(door.unwrap_or_else(|| self.doors.any()));
