@@ -16,10 +16,9 @@ use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
-use crate::change::Change;
+use crate::change::{Change, again, check_etag};
 use crate::lists::{cut, limit, to_filter};
 use crate::revisions::{Numbered, Revised};
-use crate::schedules::{again, check_etag};
 use crate::warnings::{namespace_new, told};
 
 /// How many schedules an answer names.

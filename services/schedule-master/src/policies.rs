@@ -13,10 +13,9 @@ use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
-use crate::change::Change;
+use crate::change::{Change, again, check_etag};
 use crate::parents::Known;
 use crate::revisions::{Numbered, Revised};
-use crate::schedules::{again, check_etag};
 use crate::warnings::namespace_new;
 use tollgate_service::actor::Caller;
 use tollgate_service::status::{status, status_of_create};

@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, PreconditionViolation, StatusExt as _};
 
 use crate::ScheduleMaster;
-use crate::schedules::again;
+use crate::change::again;
 
 /// The type of the violation that says so.
 pub(crate) const OUTDATED: &str = "OUTDATED";

@@ -12,34 +12,16 @@ use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::audit::Deed;
-use crate::change::Change;
+use crate::change::{Change, again, check_etag};
 use crate::draft::{Draft, stored_plan};
 use crate::revisions::{Numbered, Revised};
 use crate::secrets::sealed_status;
 use crate::warnings::namespace_new;
 use tollgate_service::actor::Caller;
-use tollgate_service::status::{is_conflict, status};
-
-/// How often a change is tried while others are faster.
-pub(crate) const TRIES: u32 = 5;
+use tollgate_service::status::status;
 
 /// How many of the schedules that one follows are named.
 const FOLLOWS_MAX: u32 = 10;
-
-/// The refusal of a stale etag.
-pub(crate) fn check_etag(resource: &str, given: Option<i64>, stored: i64) -> Result<(), Status> {
-    match given {
-        Some(given) if given != stored => {
-            Err(Status::aborted(format!("{resource} has changed: its etag is \"{stored}\", not \"{given}\"")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Whether a change that failed like this can be made to what is stored now.
-pub(crate) fn again(try_number: u32, etag: Option<i64>, failed: &Status) -> bool {
-    try_number < TRIES && etag.is_none() && is_conflict(failed)
-}
 
 /// Refuses to send to another place what a caller who may not read has not given.
 fn unseen_stays(

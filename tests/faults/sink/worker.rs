@@ -99,10 +99,8 @@ impl Sink {
         let mut told = client.work(UnboundedReceiverStream::new(said)).await?.into_inner();
         while let Some(message) = told.message().await? {
             match (message.message, &voice) {
-                (Some(Told::Event(event)), Some(voice)) => {
-                    if !self.given(event, voice, accepted) {
-                        return Ok(());
-                    }
+                (Some(Told::Event(event)), Some(voice)) if !self.given(event, voice, accepted) => {
+                    return Ok(());
                 }
                 (Some(Told::GoAway(_)), _) => voice = None,
                 _ => {}
