@@ -99,7 +99,7 @@ impl Sink {
         let mut told = client.work(UnboundedReceiverStream::new(said)).await?.into_inner();
         while let Some(message) = told.message().await? {
             match (message.message, &voice) {
-                (Some(Told::Event(event)), Some(voice)) if !self.given(event, voice, accepted) => {
+                (Some(Told::Event(event)), Some(voice)) if !self.given(&event, voice, accepted) => {
                     return Ok(());
                 }
                 (Some(Told::GoAway(_)), _) => voice = None,
@@ -110,8 +110,8 @@ impl Sink {
     }
 
     /// Meets an event that came on a stream. Whether the stream goes on.
-    fn given(&self, given: WorkEvent, voice: &Voice, accepted: &mut Accepted) -> bool {
-        let Some(delivery) = self.read_event(&given) else { return true };
+    fn given(&self, given: &WorkEvent, voice: &Voice, accepted: &mut Accepted) -> bool {
+        let Some(delivery) = self.read_event(given) else { return true };
         let conduct = self.conduct(&delivery);
         let Delivery { event, attempt, .. } = delivery;
         let accept = Say::Accept(AcceptEvent { name: event.id.clone(), attempt });
