@@ -140,8 +140,7 @@ fn reason(evidence: &Evidence<'_>, event: &Event, before: Last, now: Last) -> Op
     // Whoever was sent away by a clock that everybody follows has waited long enough by that clock.
     let is_ahead = evidence.ahead.is_some_and(|ahead| now.at_us >= ahead.from_us);
     let waited_us = now.at_us - answered_us.unwrap_or(before.at_us);
-    let is_reclaimed =
-        comes_back(event) && before.released_us.is_none() && (waited_us >= RECLAIM_US || is_ahead);
+    let is_reclaimed = comes_back(event) && (waited_us >= RECLAIM_US || is_ahead);
     match before.met {
         Met::Refused => Some("refused"),
         Met::Doubtful => Some("unclear: no good answer"),

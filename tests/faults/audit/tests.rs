@@ -441,6 +441,25 @@ fn one_event_has_one_id() {
 }
 
 #[test]
+fn what_was_sent_again_in_silence_may_meet_the_release() {
+    for (again_us, promise) in [(4_100_000, None), (5_500_000, Some(Promise::Released))] {
+        let mut world = World::new();
+        let silent = Event { policy: "silent".to_owned(), count: 5, ..event(4) };
+        let (number, _) = world.journal.arrived(&silent, 1, Met::Taken, LAUNCH_US);
+        world.journal.answers(number, 1, LAUNCH_US);
+        world.journal.released(number, LAUNCH_US + 4_000_000);
+        world.journal.arrived(&silent, 2, Met::Taken, LAUNCH_US + again_us);
+        let breaches = world.verdict().breaches;
+        let of_delivery = [Promise::Released, Promise::Duplicate].into_iter();
+        assert_eq!(
+            of_delivery.filter(|one| breaches.contains_key(one)).next_back(),
+            promise,
+            "{breaches:#?}"
+        );
+    }
+}
+
+#[test]
 fn what_never_fell_due_must_not_fire() {
     let mut world = World::new();
     let stray = Event { id: "07-stray-0-seal".to_owned(), schedule: "t".to_owned(), ..event(0) };

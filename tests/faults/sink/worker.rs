@@ -1,5 +1,5 @@
-//! Workers that take their events themselves: by streams and by polls. They misbehave as every consumer here does, and release
-//! to any process.
+//! Workers that take their events themselves: by streams and by polls. They misbehave as every consumer here does, and release,
+//! or give back, at whatever process answers.
 
 use std::time::Duration;
 
@@ -135,8 +135,11 @@ impl Sink {
             Conduct::Reset => false,
             Conduct::Refuse(_) | Conduct::Redirect | Conduct::HugeRefusal => {
                 self.journal().refuses(number, now_us());
-                let outcome = ReleaseOutcome::Retry.into();
-                voice.say(Say::Release(ReleaseTokenRequest { outcome, ..release }));
+                let (sink, voice) = (self.clone(), voice.clone());
+                tokio::spawn(async move {
+                    sink.release_once(&event, Some(attempt), ReleaseOutcome::Retry).await;
+                    voice.say(Say::Release(release));
+                });
                 true
             }
             Conduct::Late | Conduct::Keep | Conduct::Garbage => {
