@@ -177,6 +177,11 @@ async fn a_pause_has_a_revision_of_its_own() {
     outdated(pause(&mut world, "a", 19).await, "is outdated by 20, which deleted it");
     assert!(pause(&mut world, "a", 22).await.unwrap().pause.is_some());
     assert_eq!(pause(&mut world, "missing", 1).await.unwrap_err().code(), Code::NotFound);
+    // Made anew before the deletion comes, which is outdated, and ends what was paused before it.
+    apply(&mut world, vec![one("b", 5, 7)]).await;
+    outdated(delete(&mut world, "b", 5).await, "is outdated by 7");
+    outdated(pause(&mut world, "b", 3).await, "is outdated by 5, which deleted it");
+    assert!(world.get("b").await.unwrap().pause.is_none());
 
     world.create_policy("p", json!({"max_in_flight": 1})).await.unwrap();
     let request =

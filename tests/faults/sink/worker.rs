@@ -134,11 +134,16 @@ impl Sink {
             Conduct::Hang => true,
             Conduct::Reset => false,
             Conduct::Refuse(_) | Conduct::Redirect | Conduct::HugeRefusal => {
-                self.journal().refuses(number, now_us());
+                // What it works on since an earlier attempt it does not give back.
+                if !self.journal().gives_back(number, now_us()) {
+                    self.accepts((number, &event.id, attempt), (voice, accept), accepted);
+                    return true;
+                }
                 let (sink, voice) = (self.clone(), voice.clone());
                 tokio::spawn(async move {
                     sink.release_once(&event, Some(attempt), ReleaseOutcome::Retry).await;
-                    voice.say(Say::Release(release));
+                    let outcome = ReleaseOutcome::Retry.into();
+                    voice.say(Say::Release(ReleaseTokenRequest { outcome, ..release }));
                 });
                 true
             }
