@@ -11,6 +11,7 @@ mod check;
 pub mod event;
 pub mod items;
 mod items_from;
+mod kafka;
 pub mod names;
 mod on_finish;
 pub mod payload;

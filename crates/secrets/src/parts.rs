@@ -40,6 +40,11 @@ fn visit<E>(
             visit(&format!("target.http.headers.{name}"), value)?;
         }
     }
+    if let Target::Kafka { kafka, .. } = target {
+        for (name, value) in &mut kafka.headers {
+            visit(&format!("target.kafka.headers.{name}"), value)?;
+        }
+    }
     if let Some(from) = payload.from.as_mut().filter(|from| !from.http.headers.is_empty()) {
         for (name, value) in &mut Arc::make_mut(from).http.headers {
             visit(&list_header_field(name), value)?;
@@ -63,6 +68,7 @@ pub fn has_sealed(target: &Target, payload: &Payload) -> bool {
             http.secret.as_deref().is_some_and(is_sealed)
                 || http.headers.values().any(|value| is_sealed(value))
         }
+        Target::Kafka { kafka, .. } => kafka.headers.values().any(|value| is_sealed(value)),
         Target::Sqs { .. } | Target::Pull { .. } => false,
     };
     let has_sealed = |headers: &BTreeMap<String, String>| headers.values().any(|value| is_sealed(value));

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use tollgate_core::model::{Http2, HttpBatch, HttpTarget, ReleaseMode, SqsTarget, Target};
 
 use super::check::Check;
-use super::{duration_of_ms, work};
+use super::{duration_of_ms, kafka, work};
 use crate::v1;
 use crate::v1::target::Target as Kind;
 
@@ -22,7 +22,7 @@ const HEADER_VALUE_MAX_BYTES: usize = 4_096;
 const GROUP_MAX_BYTES: usize = 128;
 const REGION_MAX_BYTES: usize = 64;
 /// What a schedule without a target is told.
-const NONE: &str = "http, sqs or pull, such as {http: {url: \"http://127.0.0.1:8080/\"}}";
+const NONE: &str = "http, sqs, kafka or pull, such as {http: {url: \"http://127.0.0.1:8080/\"}}";
 /// Stands for the value of a header that is likely to be a credential where a target is shown; given back, it keeps
 /// what is stored.
 pub(super) const HIDDEN: &str = "***";
@@ -68,6 +68,13 @@ pub(super) fn to_core(
             Some(Target::Http { http: http(check, given, stored), release })
         }
         Some(Kind::Sqs(given)) => Some(Target::Sqs { sqs: sqs(check, given), release }),
+        Some(Kind::Kafka(given)) => {
+            let stored = match stored {
+                Some(Target::Kafka { kafka, .. }) => Some(kafka),
+                _ => None,
+            };
+            Some(Target::Kafka { kafka: kafka::target(check, given, stored), release })
+        }
         Some(Kind::Pull(given)) => Some(Target::Pull { pull: work::target(check, given), release }),
     }
 }
@@ -184,6 +191,16 @@ fn secret(check: &mut Check, message: &v1::HttpTarget, stored: Stored<'_>) -> Op
 
 /// Headers that a request may have, in `field`.
 pub(super) fn headers(check: &mut Check, field: &str, headers: &BTreeMap<String, String>) {
+    headers_but(check, field, headers, |name| HEADERS_OWN.contains(&name) || name.starts_with("webhook-"));
+}
+
+/// Headers, but for those that the service sets itself, whose names are given to `is_own` in lower case.
+pub(super) fn headers_but(
+    check: &mut Check,
+    field: &str,
+    headers: &BTreeMap<String, String>,
+    is_own: impl Fn(&str) -> bool,
+) {
     if headers.len() > HEADERS_MAX {
         check.refuse(field, headers.len(), format!("at most {HEADERS_MAX} headers"));
     }
@@ -192,7 +209,7 @@ pub(super) fn headers(check: &mut Check, field: &str, headers: &BTreeMap<String,
         let lower = name.to_ascii_lowercase();
         if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
             check.refuse(field, name, "header names of letters, digits and !#$%&'*+-.^_`|~");
-        } else if HEADERS_OWN.contains(&lower.as_str()) || lower.starts_with("webhook-") {
+        } else if is_own(&lower) {
             check.refuse(field, name, "other headers: this one is set by the service");
         } else if !seen.insert(lower) {
             check.refuse(field, name, "each header once; upper and lower case are the same");
@@ -241,7 +258,7 @@ pub(super) fn origin(url: &str) -> Option<(String, String, u16)> {
     Some((scheme, uri.host()?.to_ascii_lowercase(), port))
 }
 
-/// Whether a target leads elsewhere than the one that is stored: to another scheme, host or port, or another queue.
+/// Whether a target leads elsewhere than the one that is stored: to another scheme, host or port, another queue, or another topic.
 pub fn is_elsewhere(stored: &Target, given: &v1::Target) -> bool {
     match (stored, &given.target) {
         (Target::Http { http, .. }, Some(Kind::Http(given))) => origin(&http.url) != origin(&given.url),
@@ -249,6 +266,7 @@ pub fn is_elsewhere(stored: &Target, given: &v1::Target) -> bool {
             sqs.queue_url != given.queue_url
                 || sqs.endpoint_url.as_deref().unwrap_or_default() != given.endpoint_url
         }
+        (Target::Kafka { kafka, .. }, Some(Kind::Kafka(given))) => kafka::is_elsewhere(kafka, given),
         (Target::Pull { pull, .. }, Some(Kind::Pull(given))) => pull.queue() != given.queue,
         _ => true,
     }
@@ -256,8 +274,10 @@ pub fn is_elsewhere(stored: &Target, given: &v1::Target) -> bool {
 
 /// Hides the values of all headers of a target, as those of credentials are hidden anyway.
 pub fn hide_headers(target: &mut v1::Target) {
-    if let Some(Kind::Http(http)) = &mut target.target {
-        hide_all_headers(http);
+    match &mut target.target {
+        Some(Kind::Http(http)) => hide_all_headers(http),
+        Some(Kind::Kafka(kafka)) => hide_values(&mut kafka.headers),
+        Some(Kind::Sqs(_) | Kind::Pull(_)) | None => {}
     }
 }
 
@@ -352,6 +372,7 @@ pub(super) fn to_message(target: &Target) -> v1::Target {
     let (kind, release) = match target {
         Target::Http { http, release } => (Kind::Http(http_to_message(http)), release),
         Target::Sqs { sqs, release } => (Kind::Sqs(sqs_to_message(sqs)), release),
+        Target::Kafka { kafka, release } => (Kind::Kafka(kafka::to_message(kafka)), release),
         Target::Pull { pull, release } => (Kind::Pull(work::to_message(pull)), release),
     };
     let release = match release {

@@ -13,6 +13,7 @@ mod http2;
 mod http_answers;
 mod http_crowd;
 mod http_failures;
+mod kafka;
 mod leave;
 mod neighbours;
 mod post;
