@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rdkafka::types::{RDKafkaApiKey as Api, RDKafkaRespErr as Error};
-use tollgate_harness::resources::{PARENT, once, policy, soon};
+use tollgate_harness::resources::{PARENT, once, policy, schedule_name, soon};
 use tollgate_harness::{Database, Kind, Service, wait_for};
 use tollgate_proto::v1::{GetHandlerStatusRequest, ReleaseMode, RunState, Schedule, TargetGauge};
 
@@ -61,6 +61,9 @@ async fn an_unclear_record_keeps_its_token_and_comes_again(kind: Kind) {
     let (broker, database) = (Broker::with("orders", 1), Database::new(kind).await);
     let service = start(&database).await;
     service.create_policy("few", policy(1)).await.unwrap();
+    let warm = target(kafka(&broker.servers(), "orders"), ReleaseMode::OnResponse);
+    service.create_schedule("warm", once(soon(1_000), 1, "few", warm)).await.unwrap();
+    service.finished("warm", 30).await;
     // Written, and the answer comes too late.
     broker.0.broker_round_trip_time(-1, Duration::from_millis(1_500)).unwrap();
     service.create_schedule("s", schedule(&broker, 2)).await.unwrap();
@@ -70,10 +73,10 @@ async fn an_unclear_record_keeps_its_token_and_comes_again(kind: Kind) {
     broker.0.broker_round_trip_time(-1, Duration::ZERO).unwrap();
     let run = service.finished("s", 60).await;
     assert_eq!((run.state(), run.counts.unwrap().succeeded), (RunState::Finished, 2), "{run:?}");
-    let records = broker.records("orders", 1, 3).await;
-    let all: Vec<(u64, String)> = records
-        .iter()
-        .map(document)
+    let records = broker.records("orders", 1, 4).await;
+    let events = records.iter().map(document);
+    let all: Vec<(u64, String)> = events
+        .filter(|event| event["schedule"] == schedule_name("s"))
         .map(|event| (event["attempt"].as_u64().unwrap(), event["id"].as_str().unwrap().to_owned()))
         .collect();
     let first = &all[0].1;

@@ -35,8 +35,9 @@ const CLUSTERS_MAX: usize = 64;
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// For how long it is believed that a topic is there, as long as nothing speaks against it.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
-/// How long brokers are waited for.
+/// How long brokers are waited for, at most; and the least that says something of them.
 const LOOK_MAX: Duration = Duration::from_secs(5);
+const LOOK_MIN: Duration = Duration::from_millis(500);
 /// Records that a producer holds: no more than deliveries under way, which other bounds keep below this.
 const RECORDS_MAX: &str = "100000";
 /// And their kilobytes.
@@ -332,7 +333,12 @@ impl Producer {
         if self.known.get(topic).is_some_and(|until| *until > now) {
             return Ok(None);
         }
-        let patience = order.leave.turn_until(order.deadline).saturating_duration_since(now).min(LOOK_MAX);
+        // So that its sender hears the answer before it gives up.
+        let left = order.leave.turn_until(order.deadline).saturating_duration_since(now) * 4 / 5;
+        if left < LOOK_MIN {
+            return Ok(Some(not_sent(super::TOO_SLOW)));
+        }
+        let patience = left.min(LOOK_MAX);
         let metadata = self.client.client().fetch_metadata(Some(topic), patience)?;
         let code = match metadata.topics().first() {
             Some(found) => match found.error() {
