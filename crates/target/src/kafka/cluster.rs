@@ -35,6 +35,8 @@ const CLUSTERS_MAX: usize = 64;
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// For how long it is believed that a topic is there, as long as nothing speaks against it.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
+/// Topics after which those that were looked at are forgotten.
+const KNOWN_MAX: usize = 10_000;
 /// How long brokers are waited for, at most; and the least that says something of them.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 const LOOK_MIN: Duration = Duration::from_millis(500);
@@ -109,6 +111,11 @@ impl Seen {
     /// Has topics be looked at again before the next record.
     pub(super) fn doubt(&self) {
         self.doubt.store(true, Ordering::Release);
+    }
+
+    /// What went wrong is over.
+    fn forget(&self) {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// The latest that went wrong, in brackets; nothing where nothing did.
@@ -353,7 +360,10 @@ impl Producer {
         match code {
             Some(code) => Ok(Some(verdict::of_topic(topic, code))),
             None => {
-                self.known.retain(|_, until| *until > now);
+                if self.known.len() >= KNOWN_MAX {
+                    self.known.clear();
+                }
+                self.seen.forget();
                 self.known.insert(topic.clone(), now + KNOWN_FOR);
                 Ok(None)
             }
