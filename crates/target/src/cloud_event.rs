@@ -1,8 +1,8 @@
 //! Writes an event as a CloudEvents 1.0 JSON document (structured mode), or its attributes one by one (binary mode).
 //!
-//! In: a delivery. Out: bytes of one JSON object, or attributes. The user's payload goes in as it was written, without being parsed
-//! again: it was checked when the schedule was written. Names of extension attributes are lower-case letters and
-//! digits, as the specification wants. What is not here: transport headers, signatures.
+//! In: a delivery. Out: bytes of one JSON object, or attributes. The user's payload goes in as it was written, without being
+//! parsed again: it was checked when the schedule was written. Names of extension attributes are lower-case letters and digits,
+//! as the specification wants. What is not here: transport headers, signatures.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

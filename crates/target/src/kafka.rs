@@ -1,9 +1,9 @@
 //! Sends events to Kafka topics, each as a record.
 //!
-//! In: a delivery to a Kafka target. Out: a [`Sent`]. Each cluster has an idempotent producer while it has work, in a thread of its
-//! own. A record is handed to it within half of the deadline; the producer has the rest, less what its client needs to notice that
-//! a record is late, so that nothing is written after the deadline. Accepted is what all in-sync replicas have acknowledged. What is
-//! not here: repeats, but for those that the client makes by itself under the producer's sequence numbers; the pace of a
+//! In: a delivery to a Kafka target. Out: a [`Sent`]. Each cluster has an idempotent producer while it has work, in a thread of
+//! its own. A record is handed to it within half of the deadline; the producer has the rest, less what its client needs to notice
+//! that a record is late, so that nothing is written after the deadline. Accepted is what all in-sync replicas have acknowledged.
+//! What is not here: repeats, but for those that the client makes by itself under the producer's sequence numbers; the pace of a
 //! consumer, which its policy sets.
 
 mod cluster;
@@ -175,8 +175,8 @@ async fn reported(over: Handed, until: Instant) -> Sent {
     }
 }
 
-/// For how long a producer tries to have a record written. Of two deadlines that are not far apart it is the same, so that they share
-/// a producer: a power of two of seconds.
+/// For how long a producer tries to have a record written. Of two deadlines that are not far apart it is the same, so that they
+/// share a producer: a power of two of seconds.
 fn patience_ms(deadline_ms: i64) -> u64 {
     let half_ms = u64::try_from(deadline_ms / 2).unwrap_or(0);
     let seconds = half_ms.saturating_sub(CLIENT_MS) / 1_000;

@@ -1,10 +1,10 @@
 //! Delivers events: one HTTP request, one entry of an SQS batch, or one Kafka record, for each.
 //!
-//! In: a [`Delivery`] whose acquisition has been committed. Out: a [`Sent`], always. The whole point is the difference
-//! between *refused* (proof that the consumer does not have the event, so its token may be freed) and *unclear* (it may have
-//! it, so the token stays); where in doubt, it is unclear. What is not here: retries, back-off, tokens: one call to
-//! [`Targets::send`] is at most one delivery. What is no event, the messages of alerts, goes by [`Post`]. Kafka is only there with
-//! the feature `kafka` ([`SPEAKS_KAFKA`]).
+//! In: a [`Delivery`] whose acquisition has been committed. Out: a [`Sent`], always. The whole point is the difference between
+//! *refused* (proof that the consumer does not have the event, so its token may be freed) and *unclear* (it may have it, so the
+//! token stays); where in doubt, it is unclear. What is not here: retries, back-off, tokens: one call to [`Targets::send`] is at
+//! most one delivery. What is no event, the messages of alerts, goes by [`Post`]. Kafka is only there with the feature `kafka`
+//! ([`SPEAKS_KAFKA`]).
 
 mod address;
 mod check;

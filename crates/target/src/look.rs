@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(look.at_endpoint("http://public:4566/", "a").await, None);
         let fault = look.at_endpoint("http://other:4566", "a").await.unwrap();
         assert!(matches!(&fault, Fault::Refused(why) if why.contains("sqs_endpoints")), "{fault:?}");
-        assert_eq!(look.at_kafka("PUBLIC:9092", "a").await, None);
+        assert_eq!(look.at_kafka("public:9092", "a").await, None);
         for (server, word) in [("public:9093", "kafka_servers"), ("private:9092", "address")] {
             let fault = look.at_kafka(server, "a").await.unwrap();
             assert!(matches!(&fault, Fault::Refused(why) if why.contains(word)), "{server}: {fault:?}");

@@ -1,14 +1,13 @@
 //! A Kafka topic as a target, and what the keys of its records are made of.
 //!
 //! A record's key is a template: text in which names in braces stand for what the event has. Which names there are is decided
-//! here, so that a template is read once when it is written and again, without a surprise, at each delivery.
+//! here; what an event has for each of them, where it is sent.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-
-use super::Delivery;
 
 /// How an event stands in a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -61,20 +60,15 @@ impl KafkaTarget {
         self.bootstrap_servers.split(',')
     }
 
-    /// The key of a delivery's record; none where nothing is left of the template.
-    pub fn key_of(&self, delivery: &Delivery) -> Option<String> {
+    /// The key of a record, of what the event has for each of [`KEY_NAMES`]; none where nothing is left of the template.
+    pub fn key_of<'a>(&self, event: impl Fn(&str) -> Cow<'a, str>) -> Option<String> {
         let mut key = String::new();
         for piece in pieces(self.key.as_deref().unwrap_or(Self::KEY)) {
             match piece {
                 Piece::Text(text) => key.push_str(text),
-                Piece::Name("key") => key.push_str(delivery.key()),
-                Piece::Name("event") => key.push_str(delivery.event_id.as_str()),
-                Piece::Name("run") => key.push_str(delivery.event_id.run()),
-                Piece::Name("schedule") => key.push_str(&delivery.spec.schedule_id),
-                Piece::Name("namespace") => key.push_str(&delivery.spec.namespace),
-                Piece::Name("index") => key.push_str(&delivery.index.to_string()),
+                Piece::Name(name) => key.push_str(&event(name)),
                 // It was refused when the schedule was written.
-                Piece::Name(_) | Piece::Brace => {}
+                Piece::Brace => {}
             }
         }
         Some(key).filter(|key| !key.is_empty())
@@ -148,6 +142,17 @@ impl fmt::Debug for KafkaTarget {
 mod tests {
     use super::*;
 
+    fn target() -> KafkaTarget {
+        KafkaTarget {
+            bootstrap_servers: "a:9092".to_owned(),
+            topic: "t".to_owned(),
+            key: None,
+            headers: [("x".to_owned(), "hidden".to_owned())].into(),
+            content_mode: ContentMode::Structured,
+            deadline_ms: KafkaTarget::DEADLINE_DEFAULT_MS,
+        }
+    }
+
     #[test]
     fn a_template_is_text_and_known_names() {
         for text in ["", "orders", "{key}", "a-{namespace}/{schedule}-b", "{event}{index}{run}"] {
@@ -161,15 +166,19 @@ mod tests {
     }
 
     #[test]
-    fn what_headers_say_is_in_no_log() {
-        let target = KafkaTarget {
-            bootstrap_servers: "a:9092".to_owned(),
-            topic: "t".to_owned(),
-            key: None,
-            headers: [("x".to_owned(), "hidden".to_owned())].into(),
-            content_mode: ContentMode::Structured,
-            deadline_ms: KafkaTarget::DEADLINE_DEFAULT_MS,
+    fn a_key_is_made_of_what_the_event_has() {
+        let key = |template: Option<&str>| {
+            let target = KafkaTarget { key: template.map(str::to_owned), ..target() };
+            target.key_of(|name| if name == "key" { "".into() } else { format!("<{name}>").into() })
         };
+        assert_eq!(key(Some("a-{run}{key}/{index}")).as_deref(), Some("a-<run>/<index>"));
+        assert_eq!(key(Some("{key}")), None);
+        assert_eq!(key(None), None, "by default it is the event's own");
+    }
+
+    #[test]
+    fn what_headers_say_is_in_no_log() {
+        let target = target();
         let text = format!("{target:?}");
         assert!(text.contains("\"x\"") && !text.contains("hidden"), "{text}");
         let json = serde_json::to_string(&target).unwrap_or_default();

@@ -190,8 +190,8 @@ impl Target {
         }
     }
 
-    /// What fails as one: scheme, host and port of a URL, a queue, or Kafka's brokers; a queue with what it requires, where workers
-    /// pull from it.
+    /// What fails as one: scheme, host and port of a URL, a queue, or Kafka's brokers; with what it requires, where workers pull
+    /// from it.
     pub fn address(&self) -> &str {
         match self {
             Self::Http { http, .. } => origin(&http.url),

@@ -7,7 +7,7 @@ use tollgate_core::model::{ContentMode, KEY_NAMES, KafkaTarget, is_key_template}
 
 use super::check::Check;
 use super::duration_of_ms;
-use super::target::{headers_but, kept, shown_headers};
+use super::headers::{headers_but, kept, shown_headers};
 use crate::v1;
 
 /// The most brokers that a target names.

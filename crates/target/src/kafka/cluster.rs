@@ -1,10 +1,10 @@
 //! The clusters that are in use, each with a thread that has its producer.
 //!
-//! In: orders, each a record and the leave to send it. Out: for each what became of it before it left, or a report to wait
-//! for. Whatever may block in Kafka's client blocks such a thread: to make a producer and to end one, and to look whether a topic is
-//! there before records are handed over, so that brokers that cannot be reached are a proof that nothing was written, and no doubt.
-//! Invariants: there are no more threads than [`CLUSTERS_MAX`], of which no namespace has all; one ends when nothing has come
-//! for a while; an order that was put in reaches a thread, or is given back. Not here: what reports mean (`verdict`).
+//! In: orders, each a record and the leave to send it. Out: for each what became of it before it left, or a report to wait for.
+//! Whatever may block in Kafka's client blocks such a thread: to make a producer and to end one, and to look whether a topic is
+//! there before records are handed over, so that brokers that cannot be reached are a proof that nothing was written, and no
+//! doubt. Invariants: there are no more threads than [`CLUSTERS_MAX`], of which no namespace has all; one ends when nothing has
+//! come for a while; an order that was put in reaches a thread, or is given back. Not here: what reports mean (`verdict`).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

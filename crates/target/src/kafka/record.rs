@@ -4,6 +4,8 @@
 //! get. Binary: the value is the event's data, and each attribute a header `ce_…`, in UTF-8. A value is never absent: a record
 //! without one deletes its key in a compacted topic.
 
+use std::borrow::Cow;
+
 use tollgate_core::model::{ContentMode, Delivery, KafkaTarget};
 
 use crate::cloud_event::{self, Attributes, EventContext};
@@ -44,8 +46,12 @@ impl Record {
                 cloud_event::data(delivery).into_owned().into_bytes()
             }
         };
-        let record =
-            Self { topic: target.topic.clone(), key: target.key_of(delivery), headers: headers.0, value };
+        let record = Self {
+            topic: target.topic.clone(),
+            key: target.key_of(|name| named(delivery, name)),
+            headers: headers.0,
+            value,
+        };
         match record.bytes() {
             bytes if bytes > RECORD_MAX_BYTES => Err(format!(
                 "payload: the record has {bytes} bytes; at most {RECORD_MAX_BYTES} are sent to Kafka"
@@ -57,6 +63,20 @@ impl Record {
     fn bytes(&self) -> usize {
         let headers = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
         headers + self.key.as_deref().map_or(0, str::len) + self.value.len()
+    }
+}
+
+/// What an event has for a name in the template of keys.
+fn named<'a>(delivery: &'a Delivery, name: &str) -> Cow<'a, str> {
+    match name {
+        "key" => delivery.key().into(),
+        "event" => delivery.event_id.as_str().into(),
+        "run" => delivery.event_id.run().into(),
+        "schedule" => delivery.spec.schedule_id.as_str().into(),
+        "namespace" => delivery.spec.namespace.as_str().into(),
+        "index" => delivery.index.to_string().into(),
+        // It was refused when the schedule was written.
+        _ => "".into(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What an error of Kafka's client means for an event.
 //!
-//! In: a code, and where it was met. Out: a [`Sent`]. *Refused* needs proof that no broker has written the record, so a code
-//! that is not in the table is unclear. Invariant: the client tries again by itself, and what it then says is no proof for the try
+//! In: a code, and where it was met. Out: a [`Sent`]. *Refused* needs proof that no broker has written the record, so a code that
+//! is not in the table is unclear. Invariant: the client tries again by itself, and what it then says is no proof for the try
 //! before: a refusal that comes later than a first answer can is unclear, too. docs/kafka.md has the same table.
 
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tollgate_core::model::{ContentMode, DeliveryItem, KafkaTarget, Payload, Sent};
+use tollgate_core::model::{ContentMode, Delivery, DeliveryItem, KafkaTarget, Payload, Sent};
 
 use crate::broker::Broker;
 use crate::samples::{delivery, event, kafka, permanent, targets, with};
@@ -31,7 +31,8 @@ async fn in_binary_mode_attributes_are_headers() {
     let targets = with(|options| options.source = "https://tollgate.example".to_owned());
     let target = KafkaTarget {
         content_mode: ContentMode::Binary,
-        key: Some("{namespace}/{schedule}/{index}".into()),
+        // With every name that there is.
+        key: Some("{namespace}/{schedule}/{index}/{run}/{event}/{key}".into()),
         ..kafka(broker.servers())
     };
     let mut first = delivery(target.clone());
@@ -39,11 +40,11 @@ async fn in_binary_mode_attributes_are_headers() {
     assert_eq!(targets.send(first.clone()).await, Sent::Accepted);
     let mut empty = event(target, 4);
     Arc::make_mut(&mut empty.spec).payload = Payload::default();
-    assert_eq!(targets.send(empty).await, Sent::Accepted);
+    assert_eq!(targets.send(empty.clone()).await, Sent::Accepted);
     let [record, other] = &broker.records("orders", 1, 2).await[..] else { panic!("not two records") };
     assert_eq!(
         (record.key.as_deref(), record.value.as_deref()),
-        (Some("acme/nightly/3"), Some(r#"{"order":17}"#))
+        (Some(key_of(&first).as_str()), Some(r#"{"order":17}"#))
     );
     let document: Value = serde_json::from_str(&targets.document(first).unwrap()).unwrap();
     for (name, value) in document.as_object().unwrap() {
@@ -58,7 +59,11 @@ async fn in_binary_mode_attributes_are_headers() {
     assert_eq!(record.headers.len(), document.as_object().unwrap().len() - 1);
     assert_eq!(record.header("ce_cursor"), Some("größe 7"));
     // A record without a value would delete its key in a compacted topic.
-    assert_eq!((other.key.as_deref(), other.value.as_deref()), (Some("acme/nightly/4"), Some("")));
+    assert_eq!((other.key.as_deref(), other.value.as_deref()), (Some(key_of(&empty).as_str()), Some("")));
+}
+
+fn key_of(event: &Delivery) -> String {
+    format!("acme/nightly/{}/{}/{}/", event.index, event.event_id.run(), event.event_id)
 }
 
 #[tokio::test]
