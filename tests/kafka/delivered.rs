@@ -123,7 +123,7 @@ async fn headers_are_hidden_and_kept(kind: Kind) {
     service.create_schedule("s", schedule).await.unwrap();
     let mut read = service
         .master()
-        .get_schedule(GetScheduleRequest { name: schedule_name("s"), ..GetScheduleRequest::default() })
+        .get_schedule(GetScheduleRequest { name: schedule_name("s") })
         .await
         .unwrap()
         .into_inner();
