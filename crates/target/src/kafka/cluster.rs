@@ -401,3 +401,57 @@ impl Producer {
         let _ = order.reply.send(handed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::shares::key_of;
+
+    fn clusters(idle_max: Duration) -> Arc<Clusters> {
+        Arc::new(Clusters { idle_max, ..Clusters::new(Duration::from_secs(1)) })
+    }
+
+    /// Nobody listens there.
+    fn key() -> ClusterKey {
+        ClusterKey { servers: "127.0.0.1:1".to_owned(), patience_ms: 1_000 }
+    }
+
+    async fn ask(clusters: &Arc<Clusters>) -> Sent {
+        let record = Record { topic: "t".to_owned(), key: None, headers: Vec::new(), value: Vec::new() };
+        let (reply, answer) = oneshot::channel();
+        let deadline = Duration::from_secs(4);
+        let order = Order { record, leave: Leave::always(), deadline, taken: Arc::default(), reply };
+        clusters.put(&key(), order, key_of("acme")).unwrap();
+        match answer.await.unwrap() {
+            Handed::Kept(sent) => sent,
+            Handed::Over { .. } => panic!("nobody is there to take it"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thread_without_work_ends_and_the_next_order_begins_another() {
+        let clusters = clusters(Duration::from_millis(50));
+        for _ in 0..2 {
+            let sent = ask(&clusters).await;
+            assert!(
+                matches!(&sent, Sent::Refused { message, .. } if message.contains("no broker of")),
+                "{sent:?}"
+            );
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert!(clusters.lock().is_empty(), "it has retired");
+            let is_back = Arc::strong_count(&clusters) == 1;
+            assert!(is_back, "its place has come back with its thread");
+        }
+    }
+
+    #[test]
+    fn what_is_acknowledged_is_with_all_replicas_and_once() {
+        let config = clusters(IDLE_MAX).config(&key());
+        assert_eq!((config.get("acks"), config.get("enable.idempotence")), (Some("all"), Some("true")));
+        assert_eq!(config.get("message.timeout.ms"), Some("1000"));
+        let made = config.create_with_context::<_, FutureProducer<Listener>>(Listener(Arc::default()));
+        assert!(made.is_ok(), "the client takes every setting");
+    }
+}
