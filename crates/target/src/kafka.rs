@@ -1,10 +1,10 @@
 //! Sends events to Kafka topics, each as a record.
 //!
 //! In: a delivery to a Kafka target. Out: a [`Sent`]. Each cluster has an idempotent producer while it has work, in a thread of
-//! its own. A record is handed to it within half of the deadline; the producer has the rest, less what its client needs to notice
-//! that a record is late, so that nothing is written after the deadline. Accepted is what all in-sync replicas have acknowledged.
-//! What is not here: repeats, but for those that the client makes by itself under the producer's sequence numbers; the pace of a
-//! consumer, which its policy sets.
+//! its own. The producer has a time for a record that is set once, up to half of the deadline; the record is handed to it early
+//! enough that nothing is written after the deadline. Accepted is what all in-sync replicas have acknowledged. What is not here:
+//! repeats, but for those that the client makes by itself under the producer's sequence numbers; the pace of a consumer, which
+//! its policy sets.
 
 mod cluster;
 mod record;
@@ -12,7 +12,7 @@ mod verdict;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -31,9 +31,10 @@ use cluster::{ClusterKey, Clusters, Handed, Order};
 use record::Record;
 
 /// Why a record was not sent whose turn did not come in time.
-const TOO_SLOW: &str = "not sent to Kafka: its turn did not come within half of its deadline";
-/// What Kafka's client may need, beyond its patience, to notice that a record is late.
-const CLIENT_MS: u64 = 1_200;
+const TOO_SLOW: &str = "not sent to Kafka: its turn did not come while its deadline left time for it";
+/// What Kafka's client may need, beyond its patience, to notice that a record is late, and then that the request is which has it:
+/// it looks for either once a second, and gives a late record 0.1 s more.
+const CLIENT_MS: u64 = 2_200;
 
 /// All Kafka targets.
 #[derive(Debug)]
@@ -65,7 +66,9 @@ impl Kafka {
             Err(message) => return refused_for_good(message),
         };
         let deadline = span(target.deadline_ms);
-        let turn_until = leave.turn_until(deadline);
+        let patience_ms = patience_ms(target.deadline_ms);
+        // Whatever is handed over by then is written before the deadline is over, or never.
+        let turn_until = leave.until(deadline) - Duration::from_millis(patience_ms + CLIENT_MS);
         let namespace = delivery.spec.namespace.as_str();
         match tokio::time::timeout_at(turn_until, self.check(target, namespace)).await {
             Ok(Ok(())) => {}
@@ -81,11 +84,11 @@ impl Kafka {
         let Ok(Some(_place)) = tokio::time::timeout_at(turn_until, self.shares.take(claims)).await else {
             return not_sent(TOO_SLOW);
         };
-        let key = ClusterKey {
-            servers: target.bootstrap_servers.clone(),
-            patience_ms: patience_ms(target.deadline_ms),
-        };
-        match self.hand_over(&key, record, (&leave, deadline), payer).await {
+        let key = ClusterKey { servers: target.bootstrap_servers.clone(), patience_ms };
+        let (reply, answer) = oneshot::channel();
+        let taken = Arc::default();
+        let order = Order { record, leave: leave.clone(), deadline, turn_until, taken, reply };
+        match self.hand_over(&key, order, answer, payer).await {
             Handed::Kept(sent) => sent,
             over @ Handed::Over { .. } => reported(over, leave.until(deadline)).await,
         }
@@ -95,14 +98,11 @@ impl Kafka {
     async fn hand_over(
         &self,
         key: &ClusterKey,
-        record: Record,
-        (leave, deadline): (&Leave, Duration),
+        order: Order,
+        mut answer: oneshot::Receiver<Handed>,
         payer: u64,
     ) -> Handed {
-        let turn_until = leave.turn_until(deadline);
-        let (reply, mut answer) = oneshot::channel();
-        let taken = Arc::new(AtomicBool::new(false));
-        let order = Order { record, leave: leave.clone(), deadline, taken: taken.clone(), reply };
+        let (taken, turn_until) = (order.taken.clone(), order.turn_until);
         if let Err(why) = self.clusters.put(key, order, payer) {
             return Handed::Kept(not_sent(format!("not sent to Kafka: {why}")));
         }
@@ -188,10 +188,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_producer_gives_up_before_the_deadline_is_over() {
+    fn a_producer_gives_up_before_the_deadline_is_over_and_leaves_time_for_a_turn() {
         for deadline_ms in KafkaTarget::DEADLINE_MS.step_by(777) {
-            let patience_ms = i64::try_from(patience_ms(deadline_ms)).unwrap_or(i64::MAX);
-            assert!(deadline_ms / 2 + patience_ms + 1_200 <= deadline_ms, "{deadline_ms}: {patience_ms}");
+            let turn_ms =
+                deadline_ms - i64::try_from(patience_ms(deadline_ms) + CLIENT_MS).unwrap_or(i64::MAX);
+            assert!(turn_ms >= 1_800 && turn_ms * 3 >= deadline_ms, "{deadline_ms}: {turn_ms}");
         }
         assert_eq!([5_000, 30_000, 900_000].map(patience_ms), [1_000, 8_000, 256_000]);
     }

@@ -58,6 +58,8 @@ pub(super) struct Order {
     pub(super) record: Record,
     pub(super) leave: Leave,
     pub(super) deadline: Duration,
+    /// By when it must have been handed over.
+    pub(super) turn_until: Instant,
     /// It has been taken, or given up.
     pub(super) taken: Arc<AtomicBool>,
     pub(super) reply: oneshot::Sender<Handed>,
@@ -74,10 +76,10 @@ pub(super) enum Handed {
 impl Order {
     /// Takes it, if its sender still waits.
     fn take(self) -> Option<Taken> {
-        let is_late = instant_now() >= self.leave.turn_until(self.deadline);
+        let is_late = instant_now() >= self.turn_until;
         let is_ours = !is_late && !self.taken.swap(true, Ordering::AcqRel);
-        let Self { record, leave, deadline, reply, .. } = self;
-        is_ours.then_some(Taken { record, leave, deadline, reply })
+        let Self { record, leave, deadline, turn_until, reply, .. } = self;
+        is_ours.then_some(Taken { record, leave, deadline, turn_until, reply })
     }
 }
 
@@ -86,6 +88,7 @@ struct Taken {
     record: Record,
     leave: Leave,
     deadline: Duration,
+    turn_until: Instant,
     reply: oneshot::Sender<Handed>,
 }
 
@@ -341,7 +344,7 @@ impl Producer {
             return Ok(None);
         }
         // So that its sender hears the answer before it gives up.
-        let left = order.leave.turn_until(order.deadline).saturating_duration_since(now) * 4 / 5;
+        let left = order.turn_until.saturating_duration_since(now) * 4 / 5;
         if left < LOOK_MIN {
             return Ok(Some(not_sent(super::TOO_SLOW)));
         }
@@ -373,8 +376,7 @@ impl Producer {
     /// Hands an order over, as long as it has leave to be sent.
     fn hand_over(&self, order: Taken) {
         // Looking at the topic may have taken its time.
-        let is_late = instant_now() >= order.leave.turn_until(order.deadline);
-        if is_late {
+        if instant_now() >= order.turn_until {
             return order.keep(not_sent(super::TOO_SLOW));
         }
         if let Err(why) = order.leave.check(order.deadline) {
@@ -421,8 +423,9 @@ mod tests {
     async fn ask(clusters: &Arc<Clusters>) -> Sent {
         let record = Record { topic: "t".to_owned(), key: None, headers: Vec::new(), value: Vec::new() };
         let (reply, answer) = oneshot::channel();
-        let deadline = Duration::from_secs(4);
-        let order = Order { record, leave: Leave::always(), deadline, taken: Arc::default(), reply };
+        let (leave, deadline) = (Leave::always(), Duration::from_secs(4));
+        let turn_until = leave.turn_until(deadline);
+        let order = Order { record, leave, deadline, turn_until, taken: Arc::default(), reply };
         clusters.put(&key(), order, key_of("acme")).unwrap();
         match answer.await.unwrap() {
             Handed::Kept(sent) => sent,
