@@ -64,7 +64,8 @@ async fn demand_is_what_previews_say(kind: Kind) {
         service.create_schedule(name, schedule.clone()).await.unwrap();
     }
     service.create_schedule("asleep", cron("* * * * *", "UTC", base(1, "p"))).await.unwrap();
-    let pause = PauseScheduleRequest { name: schedule_name("asleep"), reason: String::new() };
+    let pause =
+        PauseScheduleRequest { name: schedule_name("asleep"), reason: String::new(), ..Default::default() };
     service.master().pause_schedule(pause).await.unwrap();
     // A week, and the week of the clock change in spring, whatever today is.
     let spring = 1_806_195_600_000_000_i64;

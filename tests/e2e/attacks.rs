@@ -205,7 +205,7 @@ async fn releases_of_those_who_hold_nothing_change_nothing(kind: Kind) {
     let twice = consumer.notes.attempts().values().filter(|a| a.len() == 2).count();
     assert_eq!(twice, (EVENTS / RETRIED) as usize, "only what was refused comes again");
     // What nobody had reached is untouched.
-    let resume = ResumePolicyRequest { name: policy_name("shut") };
+    let resume = ResumePolicyRequest { name: policy_name("shut"), ..Default::default() };
     service.master().resume_policy(resume).await.unwrap();
     let run = service.finished("shut", 30).await;
     assert_eq!(run.counts.unwrap().succeeded, 100, "{run:?}");

@@ -62,7 +62,11 @@ async fn a_paused_schedule_skips_what_falls_due(kind: Kind) {
     let anchor = soon(2_000);
     service.create_schedule("tick", every(2, anchor, 1, "", http(&consumer))).await.unwrap();
     service.first_run("tick").await;
-    let request = PauseScheduleRequest { name: schedule_name("tick"), reason: "a test".to_owned() };
+    let request = PauseScheduleRequest {
+        name: schedule_name("tick"),
+        reason: "a test".to_owned(),
+        ..Default::default()
+    };
     let paused = service.master().pause_schedule(request).await.unwrap().into_inner();
     assert_eq!(paused.pause.unwrap().reason, "a test");
     sleep_until(us(Some(anchor)) + 1_000_000).await;
@@ -73,7 +77,7 @@ async fn a_paused_schedule_skips_what_falls_due(kind: Kind) {
     let reason = wait_for("a skipped trigger", 20, async || skipped(us(Some(anchor))).await).await;
     assert_eq!(reason, SkipReason::Paused);
     assert_eq!(consumer.notes.arrivals_count(), 0);
-    let request = ResumeScheduleRequest { name: schedule_name("tick") };
+    let request = ResumeScheduleRequest { name: schedule_name("tick"), ..Default::default() };
     service.master().resume_schedule(request).await.unwrap();
     let resumed_us = now_us();
     wait_for("a fire after the pause", 20, async || (consumer.notes.arrivals_count() > 0).then_some(()))
@@ -110,14 +114,19 @@ async fn limits_and_pauses_of_policies_take_effect_at_once(kind: Kind) {
     assert!(notes.in_flight_max() <= 5, "{}", notes.in_flight_max());
     set(40).await;
     wait_for("the higher limit", 20, async || (notes.in_flight() > 20).then_some(())).await;
-    let request = PausePolicyRequest { name: policy_name("p"), reason: "a test".to_owned() };
+    let request =
+        PausePolicyRequest { name: policy_name("p"), reason: "a test".to_owned(), ..Default::default() };
     service.master().pause_policy(request).await.unwrap();
     wait_for("nothing held", 20, async || (service.held_count().await == 0).then_some(())).await;
     wait_for("quiet", 10, async || (notes.in_flight() == 0).then_some(())).await;
     let seen = notes.arrivals_count();
     pass(500).await;
     assert_eq!(notes.arrivals_count(), seen, "a paused policy starts nothing");
-    service.master().resume_policy(ResumePolicyRequest { name: policy_name("p") }).await.unwrap();
+    service
+        .master()
+        .resume_policy(ResumePolicyRequest { name: policy_name("p"), ..Default::default() })
+        .await
+        .unwrap();
     let run = service.finished("batch", 60).await;
     assert_eq!(run.counts.unwrap().succeeded, 700, "{run:?}");
     assert!(notes.in_flight_max() <= 40, "{}", notes.in_flight_max());

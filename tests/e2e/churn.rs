@@ -50,12 +50,18 @@ async fn round(service: &Service, consumer: &Consumer, database: &Database, numb
             assert_eq!(applied.code, 0, "{applied:?}");
         }
         let name = schedule_name(id);
-        let paused =
-            tollgate_proto::v1::PauseScheduleRequest { name: name.clone(), reason: "churn".to_owned() };
+        let paused = tollgate_proto::v1::PauseScheduleRequest {
+            name: name.clone(),
+            reason: "churn".to_owned(),
+            ..Default::default()
+        };
         service.master().pause_schedule(paused).await.unwrap();
         service
             .master()
-            .resume_schedule(tollgate_proto::v1::ResumeScheduleRequest { name: name.clone() })
+            .resume_schedule(tollgate_proto::v1::ResumeScheduleRequest {
+                name: name.clone(),
+                ..Default::default()
+            })
             .await
             .unwrap();
         let trigger = tollgate_proto::v1::TriggerScheduleRequest { name, ..Default::default() };

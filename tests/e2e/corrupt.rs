@@ -153,7 +153,12 @@ async fn holding(kind: Kind) -> (World, BTreeMap<&'static str, Vec<String>>) {
     let name = schedule_name("schedule");
     let pause = PauseScheduleRequest { name: name.clone(), ..PauseScheduleRequest::default() };
     world.service.master().pause_schedule(pause).await.unwrap();
-    world.service.master().resume_schedule(ResumeScheduleRequest { name }).await.unwrap();
+    world
+        .service
+        .master()
+        .resume_schedule(ResumeScheduleRequest { name, ..Default::default() })
+        .await
+        .unwrap();
     world.goes_on(1).await;
     (world, held)
 }
@@ -179,7 +184,7 @@ async fn a_corrupt_row_stops_what_it_describes_and_nothing_else(kind: Kind) {
     // A change of the schedule brings a sound row.
     let pause = PauseScheduleRequest { name: schedule_name("schedule"), ..PauseScheduleRequest::default() };
     world.service.master().pause_schedule(pause).await.unwrap();
-    let resume = ResumeScheduleRequest { name: schedule_name("schedule") };
+    let resume = ResumeScheduleRequest { name: schedule_name("schedule"), ..Default::default() };
     world.service.master().resume_schedule(resume).await.unwrap();
     world.delivered("schedule", 4).await;
     repaired(world, &held).await;

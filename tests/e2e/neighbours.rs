@@ -182,7 +182,7 @@ async fn a_waiting_run_whose_spec_cannot_be_read_goes_on_by_itself_once_it_can()
     service.kill9();
     let service = Service::start(&database).await;
     link.follow(&service);
-    let resume = ResumePolicyRequest { name: policy_name("p") };
+    let resume = ResumePolicyRequest { name: policy_name("p"), ..Default::default() };
     service.master().resume_policy(resume).await.unwrap();
     let healthy = trigger(&service, "healthy", 5).await;
     arrivals(&good, &healthy, 5).await;

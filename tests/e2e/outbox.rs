@@ -28,8 +28,13 @@ async fn an_acknowledged_pause_outlives_its_process() {
         .await
         .unwrap();
     let locked = Instant::now();
-    let pause = || PauseScheduleRequest { name: schedule_name("tick"), reason: "a test".to_owned() };
-    let pause_policy = || PausePolicyRequest { name: policy_name("two"), reason: "a test".to_owned() };
+    let pause = || PauseScheduleRequest {
+        name: schedule_name("tick"),
+        reason: "a test".to_owned(),
+        ..Default::default()
+    };
+    let pause_policy =
+        || PausePolicyRequest { name: policy_name("two"), reason: "a test".to_owned(), ..Default::default() };
     let (mut one, mut other) = (dies.master(), dies.master());
     let answers = tokio::join!(one.pause_schedule(pause()), other.pause_policy(pause_policy()));
     assert!(answers.0.is_ok() && answers.1.is_ok(), "{answers:?}");

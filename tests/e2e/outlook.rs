@@ -83,7 +83,11 @@ async fn a_deadline_is_at_risk_as_soon_as_nothing_starts(kind: Kind) {
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(0..5)).await;
     service.create_policy("p", policy(2)).await.unwrap();
     let (name, reason) = (policy_name("p"), "disk full".to_owned());
-    service.master().pause_policy(PausePolicyRequest { name: name.clone(), reason }).await.unwrap();
+    service
+        .master()
+        .pause_policy(PausePolicyRequest { name: name.clone(), reason, ..Default::default() })
+        .await
+        .unwrap();
     let schedule = Schedule { finish_by: Some(ms(3_600_000)), ..once(soon(1_500), 9, "p", http(&consumer)) };
     service.create_schedule("s", schedule).await.unwrap();
     let found = wait_for("a deadline at risk", 40, async || at_risk(&service).await.pop()).await;
@@ -103,7 +107,7 @@ async fn a_deadline_is_at_risk_as_soon_as_nothing_starts(kind: Kind) {
     let request = GetPolicyQueueRequest { name: name.clone(), ..GetPolicyQueueRequest::default() };
     let queue = service.handler().get_policy_queue(request).await.unwrap().into_inner();
     assert_eq!(queue.waiters[0].at_risk_count, 9, "{queue:?}");
-    service.master().resume_policy(ResumePolicyRequest { name }).await.unwrap();
+    service.master().resume_policy(ResumePolicyRequest { name, ..Default::default() }).await.unwrap();
     service.finished("s", 30).await;
     wait_for("no deadline at risk", 30, async || at_risk(&service).await.is_empty().then_some(())).await;
     service.stop().await;

@@ -213,7 +213,7 @@ async fn a_pause_is_told_while_work_waits_behind_it(kind: Kind) {
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(0..5)).await;
     service.create_policy("p", policy(2)).await.unwrap();
     let (name, reason) = (policy_name("p"), "disk full on b7".to_owned());
-    let pause = PausePolicyRequest { name: name.clone(), reason: reason.clone() };
+    let pause = PausePolicyRequest { name: name.clone(), reason: reason.clone(), ..Default::default() };
     service.master().pause_policy(pause).await.unwrap();
     service.handler().pause_dispatch(PauseDispatchRequest { reason: "unknown".to_owned() }).await.unwrap();
     assert_eq!(all(&service).await, [], "nothing waits");
@@ -231,7 +231,7 @@ async fn a_pause_is_told_while_work_waits_behind_it(kind: Kind) {
     assert_eq!((first.troubles[0].kind(), second.troubles[0].kind()), (kinds[0], kinds[1]));
     assert_eq!((first.total_size, second.next_page_token.as_str()), (2, ""));
     service.handler().resume_dispatch(ResumeDispatchRequest {}).await.unwrap();
-    service.master().resume_policy(ResumePolicyRequest { name }).await.unwrap();
+    service.master().resume_policy(ResumePolicyRequest { name, ..Default::default() }).await.unwrap();
     service.finished("s", 20).await;
     well_again(&service).await;
     service.stop().await;

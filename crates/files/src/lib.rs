@@ -178,6 +178,7 @@ impl FileEntry {
             resource: Some(resource),
             source: self.location.to_string(),
             validate_only,
+            revision: 0,
         }
     }
 

@@ -14,8 +14,8 @@ use crate::StoreError;
 use crate::calendar::CalendarUser;
 use crate::plan::PlanWrite;
 use crate::rows::{
-    AlertNew, AuditRow, CalendarNew, ChildRow, HeldRow, LinkRow, OutboxRow, PolicyNew, RewrittenRow,
-    ScheduleNew, SpecRow,
+    AlertNew, AuditRow, CalendarNew, ChildRow, HeldRow, LinkRow, OutboxRow, PolicyNew, RevisionRow,
+    RewrittenRow, ScheduleNew, SpecRow,
 };
 
 /// A generation that must still be there.
@@ -91,6 +91,8 @@ pub(crate) struct PlanBatch {
     pub(crate) steps: Vec<BatchStep>,
     pub(crate) audit: Vec<AuditRow>,
     pub(crate) outbox: Vec<OutboxRow>,
+    /// The revisions that commands bring, each resource once.
+    pub(crate) revisions: Vec<RevisionRow>,
     /// The calendars whose dates schedules have, with what they must be.
     pub(crate) calendars: BTreeSet<HeldRow>,
 }
@@ -161,9 +163,21 @@ impl PlanBatch {
                 self.outbox.push(OutboxRow::new(&notice)?);
                 return Ok(None);
             }
+            PlanWrite::Revise { revision } => {
+                self.revise(revision.into())?;
+                return Ok(None);
+            }
             PlanWrite::Note { audit } => audit,
         };
         Ok(Some(audit))
+    }
+
+    fn revise(&mut self, row: RevisionRow) -> Result<(), StoreError> {
+        if self.revisions.iter().any(|other| other.name() == row.name()) {
+            return Err(StoreError::Conflict { what: row.stale() });
+        }
+        self.revisions.push(row);
+        Ok(())
     }
 
     fn put_calendar(

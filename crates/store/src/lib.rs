@@ -11,6 +11,7 @@
 //! - [`listing`]: runs whose items are fetched.
 //! - [`look_up`]: what the Event Handler answers people from; no schedules.
 //! - [`seal`]: rows that hold secrets; [`quota`]: counts.
+//! - [`revision`]: revisions of resources that are changed by commands.
 //! - [`keys`]: API keys.
 //! - [`alert`]: who is told of what is wrong.
 //! - [`calendar`]: dates under a name, and which schedules go by them.
@@ -52,6 +53,7 @@ pub mod minutes;
 pub mod plan;
 pub mod postgres;
 pub mod quota;
+pub mod revision;
 pub mod seal;
 pub mod sqlite;
 
@@ -99,6 +101,7 @@ pub trait Store:
     + look_up::LookUpStore
     + keys::KeyStore
     + quota::QuotaStore
+    + revision::RevisionStore
     + seal::SealStore
 {
     /// The installation's identity.

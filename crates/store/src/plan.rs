@@ -17,6 +17,7 @@ use crate::emit::EmitStore;
 use crate::history::HistoryStore;
 use crate::items::SubmissionStore;
 use crate::quota::QuotaStore;
+use crate::revision::{Revision, RevisionStore};
 
 /// One entry of the audit log, written with the change itself.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,6 +132,12 @@ pub enum PlanWrite {
     Tell {
         /// What.
         notice: Box<Notice>,
+    },
+    /// Brings a resource to a revision, in the same transaction as what the command changes. Where it is not at the one that was
+    /// read any more, that is a conflict, and nothing is written.
+    Revise {
+        /// Which one.
+        revision: Revision,
     },
     /// Something that changes nothing here but is worth a record (a trigger, a backfill, a cancel).
     Note {
@@ -255,12 +262,26 @@ pub struct DonePage {
 
 /// The part of a store for the Schedule Master. No message gets to a queue shard through it but by [`PlanStore::tell`].
 pub trait MasterStore:
-    PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore + CalendarStore + SubmissionStore
+    PlanStore
+    + EmitStore
+    + HistoryStore
+    + QuotaStore
+    + AlertStore
+    + CalendarStore
+    + SubmissionStore
+    + RevisionStore
 {
 }
 
 impl<S> MasterStore for S where
-    S: PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore + CalendarStore + SubmissionStore
+    S: PlanStore
+        + EmitStore
+        + HistoryStore
+        + QuotaStore
+        + AlertStore
+        + CalendarStore
+        + SubmissionStore
+        + RevisionStore
 {
 }
 

@@ -18,6 +18,7 @@ mod minute;
 mod plan;
 mod request;
 mod result;
+mod revision;
 mod run;
 mod stand_in;
 mod unstarted;
@@ -50,6 +51,7 @@ pub(crate) use plan::{
 };
 pub(crate) use request::RequestRow;
 pub(crate) use result::{ResultRecord, results};
+pub(crate) use revision::RevisionRow;
 pub(crate) use run::{RunRow, SkippedRow, run_rows, skipped_rows};
 pub(crate) use unstarted::UnstartedRow;
 pub(crate) use word::Word;
@@ -86,6 +88,7 @@ pub(crate) const TABLES: &[Table] = &[
     PolicyRow::TABLE,
     RequestRow::TABLE,
     ResultRecord::TABLE,
+    RevisionRow::TABLE,
     RewrittenRow::TABLE,
     RunRow::TABLE,
     ScheduleBody::TABLE,

@@ -80,7 +80,10 @@ async fn hold_up(service: &Service, count: u64, load: &Load<'_>) -> anyhow::Resu
         .collect();
     service.apply(paused.iter().cloned().map(Resource::Policy).collect()).await?;
     for Policy { name, .. } in paused {
-        service.master().pause_policy(PausePolicyRequest { name, reason: String::new() }).await?;
+        service
+            .master()
+            .pause_policy(PausePolicyRequest { name, reason: String::new(), ..Default::default() })
+            .await?;
     }
     let end_s = wall_us() / 60_000_000 * 60;
     let start_s = end_s - i64::try_from(count.div_ceil(schedules))? * 60;

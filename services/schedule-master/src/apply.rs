@@ -12,6 +12,7 @@ mod changing;
 mod judge;
 mod policies;
 mod results;
+mod revised;
 mod warnings;
 mod write;
 
@@ -28,6 +29,7 @@ use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::progress::Progress;
+use crate::revisions::{Revised, number};
 use judge::Planned;
 
 /// The most errors in an answer.
@@ -40,7 +42,10 @@ const GATHERED_MAX_BYTES: usize = 256 * 1024 * 1024;
 #[derive(Clone, Debug)]
 struct ResourceRef {
     source: String,
+    of: Revised,
     name: Name,
+    /// The number of this change of it, and that of the one before, as it was read before the resource.
+    revision: Option<(i64, i64)>,
 }
 
 /// Namespace and id.
@@ -135,7 +140,7 @@ impl Gathered {
 
     /// Takes one message in. Names that are given twice are refused with both places.
     fn take(&mut self, request: v1::ApplyResourcesRequest, seen: &mut HashMap<String, String>) {
-        let v1::ApplyResourcesRequest { namespace, resource, source, validate_only } = request;
+        let v1::ApplyResourcesRequest { namespace, resource, source, validate_only, revision } = request;
         self.validate_only |= validate_only;
         let (given, found) = match &resource {
             None => ("", Err(FieldError::new("resource", "", "policy, calendar, schedule or alert"))),
@@ -154,18 +159,23 @@ impl Gathered {
             Ok(name) => name,
             Err(error) => return self.refusals.push(Refusal::new(&source, given, error)),
         };
-        let (full, path) = match &resource {
-            Some(Resource::Policy(_)) => (names::of_policy(&name.namespace, &name.id), POLICIES.path),
-            Some(Resource::Calendar(_)) => (names::of_calendar(&name.namespace, &name.id), CALENDARS.path),
-            Some(Resource::Alert(_)) => (names::of_alert(&name.namespace, &name.id), ALERTS.path),
-            _ => (names::of_schedule(&name.namespace, &name.id), SCHEDULES.path),
+        let (of, path) = match &resource {
+            Some(Resource::Policy(_)) => (Revised::Policy, POLICIES.path),
+            Some(Resource::Calendar(_)) => (Revised::Calendar, CALENDARS.path),
+            Some(Resource::Alert(_)) => (Revised::Alert, ALERTS.path),
+            _ => (Revised::Schedule, SCHEDULES.path),
         };
+        let full = of.full_name(&name);
         if let Some(first) = seen.insert(full.clone(), source.clone()) {
             let first = if first.is_empty() { "earlier in the same stream".to_owned() } else { first };
             let error = FieldError::new(path, full, format!("each name once; it was given at {first}"));
             return self.refusals.push(Refusal::new(&source, given, error));
         }
-        let reference = ResourceRef { source, name };
+        let revision = match number("revision", revision) {
+            Ok(revision) => revision.map(|number| (0, number)),
+            Err(error) => return self.refusals.push(Refusal::new(&source, given, error)),
+        };
+        let reference = ResourceRef { source, of, name, revision };
         match resource {
             Some(Resource::Policy(message)) => self.policies.push(Given { reference, message }),
             Some(Resource::Schedule(message)) => self.schedules.push(Given { reference, message }),
@@ -235,12 +245,14 @@ impl ScheduleMaster {
     ) -> Result<v1::ApplyResourcesResponse, Status> {
         let validate_only = given.validate_only;
         let mut refusals = std::mem::take(&mut given.refusals);
+        let outdated = self.without_outdated(&mut given).await?;
         let new_namespaces = self.new_namespaces(&given).await;
         let mut plan = self.judge(given, &actor, &mut refusals, progress).await?;
         let notes = std::mem::take(&mut plan.notes);
         plan.note_results(self.inner.shards);
         let mut response =
-            v1::ApplyResourcesResponse { unchanged_count: plan.unchanged, ..Default::default() };
+            v1::ApplyResourcesResponse { unchanged_count: plan.unchanged(), ..Default::default() };
+        outdated.into_iter().for_each(|reference| revised::outdated(reference, &mut response));
         if validate_only {
             plan.count(&mut response);
             report(refusals, &mut response);
@@ -258,6 +270,7 @@ impl ScheduleMaster {
             }
             progress.begin(CallStage::Write, plan.changes());
             let most = self.options().apply_chunk;
+            self.note_unchanged(std::mem::take(&mut plan.unchanged), &mut response).await?;
             // Those above stand before those below are written.
             for level in levels(plan.policies) {
                 self.write(level, most, &mut response, progress).await?;

@@ -12,6 +12,7 @@ use tollgate_core::plan::Notice;
 use tollgate_core::plan::telling::{Patience, Plans, Telling, TellingStep, may_be_open_until_us};
 use tollgate_store::StoreError;
 use tollgate_store::plan::{PlanWrite, Told};
+use tollgate_store::revision::Revision;
 
 use crate::ScheduleMaster;
 use crate::change::Change;
@@ -22,6 +23,15 @@ impl ScheduleMaster {
     /// # Errors
     /// Of the transaction. What comes after it is done by the next sweep of the outbox where it fails here.
     pub(crate) async fn commit(&self, changes: &[&Change]) -> Result<(), StoreError> {
+        self.commit_as(changes, Vec::new()).await
+    }
+
+    /// As [`Self::commit`], in one transaction with the revisions that the changes bring.
+    pub(crate) async fn commit_as(
+        &self,
+        changes: &[&Change],
+        revisions: Vec<Revision>,
+    ) -> Result<(), StoreError> {
         let shards = self.inner.shards;
         let Some(namespace) = changes.iter().find_map(|change| change.namespace()) else { return Ok(()) };
         let _turn = self.turn(namespace).await;
@@ -36,6 +46,7 @@ impl ScheduleMaster {
             changes.iter().filter_map(|change| change.write(|at_us| self.new_id(at_us), shards)).collect();
         let tell = |notice: &Notice| PlanWrite::Tell { notice: Box::new(notice.clone()) };
         writes.extend(notices.iter().map(tell));
+        writes.extend(revisions.into_iter().map(|revision| PlanWrite::Revise { revision }));
         tollgate_fault_points::pass("master.commit.before");
         // A commit whose outcome is not known has left its notices in the outbox, or has not been.
         self.store().write_plan(writes).await?;

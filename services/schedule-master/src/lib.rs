@@ -32,6 +32,7 @@ mod preview;
 mod progress;
 mod quota;
 mod requests;
+mod revisions;
 mod runs;
 mod schedules;
 mod secrets;

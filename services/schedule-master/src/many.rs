@@ -221,21 +221,21 @@ impl ScheduleMaster {
             Act::Pause { reason } => {
                 // The reason of a pause that there is stays.
                 if schedule.pause.is_none() {
-                    let request = v1::PauseScheduleRequest { name, reason: reason.clone() };
+                    let request = v1::PauseScheduleRequest { name, reason: reason.clone(), revision: 0 };
                     self.pause_schedule(request, actor).await?;
                 }
                 Ok(schedule.pause.is_none())
             }
             Act::Resume => {
                 if schedule.pause.is_some() {
-                    self.resume_schedule(v1::ResumeScheduleRequest { name }, actor).await?;
+                    self.resume_schedule(v1::ResumeScheduleRequest { name, revision: 0 }, actor).await?;
                 }
                 Ok(schedule.pause.is_some())
             }
             Act::Delete => {
                 // As it matched: what has changed since may not match any more.
                 let etag = schedule.generation.to_string();
-                self.delete_schedule(v1::DeleteScheduleRequest { name, etag }, actor).await?;
+                self.delete_schedule(v1::DeleteScheduleRequest { name, etag, revision: 0 }, actor).await?;
                 Ok(true)
             }
             Act::Trigger { request_id, events } => {

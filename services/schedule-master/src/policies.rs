@@ -8,13 +8,14 @@ use tollgate_core::plan::Notice;
 use tollgate_proto::convert::{self, Name, names, policy};
 use tollgate_proto::{FieldError, field, mask, v1};
 use tollgate_store::plan::PlanWrite;
+use tollgate_store::revision::Revision;
 use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
-use crate::change::Change;
+use crate::change::{Change, again, check_etag};
 use crate::parents::Known;
-use crate::schedules::{again, check_etag};
+use crate::revisions::{Numbered, Revised};
 use crate::warnings::namespace_new;
 use tollgate_service::actor::Caller;
 use tollgate_service::status::{status, status_of_create};
@@ -78,7 +79,10 @@ impl ScheduleMaster {
             let deed =
                 Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action: "update" };
             let of = wanted.clone();
-            match self.change_policy(&stored, wanted, &deed, request.validate_only).await {
+            if request.validate_only {
+                return self.would_be(&stored, wanted, &deed).await;
+            }
+            match self.change_policy(&stored, wanted, &deed, Vec::new()).await {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
                 Ok(done) => return Ok(v1::Policy { warnings: self.policy_warnings(&of).await, ..done }),
                 refused => return refused,
@@ -93,14 +97,22 @@ impl ScheduleMaster {
     ) -> Result<(), Status> {
         let name = names::policy("name", &request.name)?;
         let etag = convert::etag("etag", &request.etag)?;
+        let numbered = Numbered::deletion(Revised::Policy, &name, request.revision)?;
         let mut try_number = 1;
         loop {
-            let stored = self.stored_policy(&name).await?;
-            check_etag(&request.name, etag, stored.generation)?;
-            let deed =
-                Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action: "delete" };
-            self.admit_writes(&name.namespace, 1)?;
-            match self.commit(&[&self.drop_policy(&stored, &deed)]).await.map_err(status) {
+            let revisions = self.not_outdated(&numbered).await?;
+            let done = match self.stored_policy(&name).await {
+                Err(missing) if numbered.may_miss(&missing) => self.note_deletion(&numbered, revisions).await,
+                Err(refused) => return Err(refused),
+                Ok(stored) => {
+                    check_etag(&request.name, etag, stored.generation)?;
+                    let at_us = self.change_us(stored.updated_us);
+                    let deed = Deed { at_us, actor: actor.clone(), action: "delete" };
+                    self.admit_writes(&name.namespace, 1)?;
+                    self.commit_as(&[&self.drop_policy(&stored, &deed)], revisions).await.map_err(status)
+                }
+            };
+            match done {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
                 done => return done,
             }
@@ -118,7 +130,7 @@ impl ScheduleMaster {
                 policy.pause = Some(Pause { reason: reason.clone(), actor: actor.name.clone(), since_us });
             }
         };
-        self.steer_policy(&request.name, "pause", &actor, pause).await
+        self.steer_policy((&request.name, request.revision), "pause", &actor, pause).await
     }
 
     pub(crate) async fn resume_policy(
@@ -126,48 +138,61 @@ impl ScheduleMaster {
         request: v1::ResumePolicyRequest,
         actor: Caller,
     ) -> Result<v1::Policy, Status> {
-        self.steer_policy(&request.name, "resume", &actor, |policy, _| policy.pause = None).await
+        let named = (request.name.as_str(), request.revision);
+        self.steer_policy(named, "resume", &actor, |policy, _| policy.pause = None).await
     }
 
     async fn steer_policy(
         &self,
-        name: &str,
+        (name, revision): (&str, i64),
         action: &'static str,
         actor: &Caller,
         steer: impl Fn(&mut Policy, i64) + Send + Sync,
     ) -> Result<v1::Policy, Status> {
         let name = names::policy("name", name)?;
+        let numbered = Numbered::change(Revised::PolicyPause, &name, revision)?;
         let mut try_number = 1;
         loop {
+            let revisions = self.not_outdated(&numbered).await?;
             let stored = self.stored_policy(&name).await?;
             let deed = Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action };
             let mut wanted = stored.clone();
             steer(&mut wanted, deed.at_us);
-            match self.change_policy(&stored, wanted, &deed, false).await {
+            match self.change_policy(&stored, wanted, &deed, revisions).await {
                 Err(failed) if again(try_number, None, &failed) => try_number += 1,
                 done => return done,
             }
         }
     }
 
-    /// Brings a policy from `stored` to `wanted`, if they differ.
+    /// Brings a policy from `stored` to `wanted`, if they differ, and notes these revisions.
     async fn change_policy(
         &self,
         stored: &Policy,
         wanted: Policy,
         deed: &Deed,
-        validate_only: bool,
+        revisions: Vec<Revision>,
     ) -> Result<v1::Policy, Status> {
         if wanted == *stored {
+            self.write_revisions(revisions).await?;
             return Ok(policy::to_message(stored));
         }
         let (made, change) = self.put_policy(Some(stored), wanted, deed);
-        if validate_only {
-            self.rehearse(&change).await?;
-        } else {
-            self.commit(&[&change]).await.map_err(status)?;
-        }
+        self.commit_as(&[&change], revisions).await.map_err(status)?;
         Ok(policy::to_message(&made))
+    }
+
+    /// What `stored` would be.
+    async fn would_be(&self, stored: &Policy, wanted: Policy, deed: &Deed) -> Result<v1::Policy, Status> {
+        let warnings = self.policy_warnings(&wanted).await;
+        let shown = if wanted == *stored {
+            policy::to_message(stored)
+        } else {
+            let (made, change) = self.put_policy(Some(stored), wanted, deed);
+            self.rehearse(&change).await?;
+            policy::to_message(&made)
+        };
+        Ok(v1::Policy { warnings, ..shown })
     }
 
     /// What the store would say of a change, which it does not make.

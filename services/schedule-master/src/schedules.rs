@@ -7,37 +7,21 @@ use prost_types::FieldMask;
 use tollgate_core::model::{Pause, Schedule, Target};
 use tollgate_proto::convert::{self, Name, names};
 use tollgate_proto::{FieldError, mask, v1};
+use tollgate_store::revision::Revision;
 use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::audit::Deed;
-use crate::change::Change;
+use crate::change::{Change, again, check_etag};
 use crate::draft::{Draft, stored_plan};
+use crate::revisions::{Numbered, Revised};
 use crate::secrets::sealed_status;
 use crate::warnings::namespace_new;
 use tollgate_service::actor::Caller;
-use tollgate_service::status::{is_conflict, status};
-
-/// How often a change is tried while others are faster.
-pub(crate) const TRIES: u32 = 5;
+use tollgate_service::status::status;
 
 /// How many of the schedules that one follows are named.
 const FOLLOWS_MAX: u32 = 10;
-
-/// The refusal of a stale etag.
-pub(crate) fn check_etag(resource: &str, given: Option<i64>, stored: i64) -> Result<(), Status> {
-    match given {
-        Some(given) if given != stored => {
-            Err(Status::aborted(format!("{resource} has changed: its etag is \"{stored}\", not \"{given}\"")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Whether a change that failed like this can be made to what is stored now.
-pub(crate) fn again(try_number: u32, etag: Option<i64>, failed: &Status) -> bool {
-    try_number < TRIES && etag.is_none() && is_conflict(failed)
-}
 
 /// Refuses to send to another place what a caller who may not read has not given.
 fn unseen_stays(
@@ -189,7 +173,10 @@ impl ScheduleMaster {
             let at_us = self.change_us(stored.updated_us);
             let deed = Deed { at_us, actor: actor.clone(), action: "update" };
             let change = Change::to(Some(stored), draft.schedule, draft.plan, deed, self.inner.shards);
-            match self.make(change, request.validate_only).await {
+            if request.validate_only {
+                return self.show_change(&change).map(|shown| v1::Schedule { warnings, ..shown });
+            }
+            match self.make(change, Vec::new()).await {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
                 done => return done.map(|shown| v1::Schedule { warnings, ..shown }),
             }
@@ -222,14 +209,22 @@ impl ScheduleMaster {
     ) -> Result<(), Status> {
         let name = names::schedule("name", &request.name)?;
         let etag = convert::etag("etag", &request.etag)?;
+        let numbered = Numbered::deletion(Revised::Schedule, &name, request.revision)?;
         let mut try_number = 1;
         loop {
-            let stored = self.stored_schedule(&name).await?;
-            check_etag(&request.name, etag, stored.generation)?;
-            let at_us = self.change_us(stored.updated_us);
-            let deed = Deed { at_us, actor: actor.clone(), action: "delete" };
-            self.admit_writes(&name.namespace, 1)?;
-            match self.commit(&[&Change::deletion(stored, deed)]).await.map_err(status) {
+            let revisions = self.not_outdated(&numbered).await?;
+            let done = match self.stored_schedule(&name).await {
+                Err(missing) if numbered.may_miss(&missing) => self.note_deletion(&numbered, revisions).await,
+                Err(refused) => return Err(refused),
+                Ok(stored) => {
+                    check_etag(&request.name, etag, stored.generation)?;
+                    let at_us = self.change_us(stored.updated_us);
+                    let deed = Deed { at_us, actor: actor.clone(), action: "delete" };
+                    self.admit_writes(&name.namespace, 1)?;
+                    self.commit_as(&[&Change::deletion(stored, deed)], revisions).await.map_err(status)
+                }
+            };
+            match done {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
                 done => return done,
             }
@@ -247,7 +242,7 @@ impl ScheduleMaster {
                 schedule.pause = Some(Pause { reason: reason.clone(), actor: actor.name.clone(), since_us });
             }
         };
-        self.steer(&request.name, "pause", &actor, pause).await
+        self.steer((&request.name, request.revision), "pause", &actor, pause).await
     }
 
     pub(crate) async fn resume_schedule(
@@ -255,31 +250,36 @@ impl ScheduleMaster {
         request: v1::ResumeScheduleRequest,
         actor: Caller,
     ) -> Result<v1::Schedule, Status> {
-        self.steer(&request.name, "resume", &actor, |schedule, _| schedule.pause = None).await
+        let named = (request.name.as_str(), request.revision);
+        self.steer(named, "resume", &actor, |schedule, _| schedule.pause = None).await
     }
 
     /// Changes what is stored by `steer`, which may leave it as it is.
     async fn steer(
         &self,
-        name: &str,
+        (name, revision): (&str, i64),
         action: &'static str,
         actor: &Caller,
         steer: impl Fn(&mut Schedule, i64) + Send + Sync,
     ) -> Result<v1::Schedule, Status> {
         let name = names::schedule("name", name)?;
+        let numbered = Numbered::change(Revised::SchedulePause, &name, revision)?;
         let mut try_number = 1;
         loop {
+            let revisions = self.not_outdated(&numbered).await?;
             let stored = self.stored_schedule(&name).await?;
             let at_us = self.change_us(stored.updated_us);
             let mut steered = stored.clone();
             steer(&mut steered, at_us);
             let plan = stored_plan(&stored)?;
-            if steered == stored {
-                return Ok(self.shown(&stored, Some(&plan)));
-            }
-            let deed = Deed { at_us, actor: actor.clone(), action };
-            let change = Change::to(Some(stored), steered, plan, deed, self.inner.shards);
-            match self.make(change, false).await {
+            let made = if steered == stored {
+                self.write_revisions(revisions).await.map(|()| self.shown(&stored, Some(&plan)))
+            } else {
+                let deed = Deed { at_us, actor: actor.clone(), action };
+                let change = Change::to(Some(stored), steered, plan, deed, self.inner.shards);
+                self.make(change, revisions).await
+            };
+            match made {
                 Err(failed) if again(try_number, None, &failed) => try_number += 1,
                 done => return done,
             }
@@ -287,11 +287,9 @@ impl ScheduleMaster {
     }
 
     /// Commits a change that leaves a schedule behind, and shows that.
-    async fn make(&self, change: Change, validate_only: bool) -> Result<v1::Schedule, Status> {
+    async fn make(&self, change: Change, revisions: Vec<Revision>) -> Result<v1::Schedule, Status> {
         let shown = self.show_change(&change)?;
-        if !validate_only {
-            self.commit(&[&change]).await.map_err(status)?;
-        }
+        self.commit_as(&[&change], revisions).await.map_err(status)?;
         Ok(shown)
     }
 

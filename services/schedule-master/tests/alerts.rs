@@ -80,7 +80,7 @@ async fn an_alert_is_made_changed_and_deleted_and_its_secrets_stay_its_own() {
         ..Default::default()
     };
     assert_eq!(world.client.list_alerts(list).await.unwrap().into_inner().alerts.len(), 1);
-    let delete = v1::DeleteAlertRequest { name: name.clone(), etag: "2".to_owned() };
+    let delete = v1::DeleteAlertRequest { name: name.clone(), etag: "2".to_owned(), ..Default::default() };
     world.client.delete_alert(as_alice(delete)).await.unwrap();
     assert_eq!(world.client.get_alert(get).await.unwrap_err().code(), Code::NotFound);
     let audit = v1::ListAuditEntriesRequest { parent: PARENT.to_owned(), ..Default::default() };

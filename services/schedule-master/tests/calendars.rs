@@ -47,6 +47,7 @@ fn given_calendar(id: &str, source: &str, dates: &[&str]) -> v1::ApplyResourcesR
         resource: Some(Resource::Calendar(resource)),
         source: source.to_owned(),
         validate_only: false,
+        revision: 0,
     }
 }
 
@@ -87,7 +88,11 @@ async fn a_calendar_is_made_changed_listed_and_deleted() {
     let list = world.client.list_calendars(list).await.unwrap().into_inner().calendars;
     let names: Vec<&str> = list.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, [calendar_name("bank"), calendar_name("holidays")]);
-    let delete = v1::DeleteCalendarRequest { name: calendar_name("holidays"), etag: "2".to_owned() };
+    let delete = v1::DeleteCalendarRequest {
+        name: calendar_name("holidays"),
+        etag: "2".to_owned(),
+        ..Default::default()
+    };
     world.client.delete_calendar(as_alice(delete)).await.unwrap();
     assert_eq!(get(&mut world, "holidays").await.unwrap_err().code(), Code::NotFound);
     let actions: Vec<String> = world.audit("").await.into_iter().map(|entry| entry.action).collect();
@@ -134,7 +139,11 @@ async fn a_schedule_takes_the_dates_of_its_calendars_beside_its_own() {
 
     let dropped = world.update("a", json!({}), &["exclude_calendars"]).await.unwrap();
     assert_eq!(dropped.next_launch_time.unwrap().seconds, NOW_S + 26 * 3_600);
-    let delete = v1::DeleteCalendarRequest { name: calendar_name("closed"), etag: String::new() };
+    let delete = v1::DeleteCalendarRequest {
+        name: calendar_name("closed"),
+        etag: String::new(),
+        ..Default::default()
+    };
     world.client.delete_calendar(as_alice(delete)).await.unwrap();
 }
 
@@ -169,7 +178,11 @@ async fn names_of_calendars_are_judged() {
     assert!(refused.message().contains("2700 dates"), "{refused}");
 
     world.create("a", json!({"exclude_calendars": ["holidays", "c1", "c2"]})).await.unwrap();
-    let delete = v1::DeleteCalendarRequest { name: calendar_name("holidays"), etag: String::new() };
+    let delete = v1::DeleteCalendarRequest {
+        name: calendar_name("holidays"),
+        etag: String::new(),
+        ..Default::default()
+    };
     let used = world.client.delete_calendar(as_alice(delete)).await.unwrap_err();
     assert_eq!(used.code(), Code::FailedPrecondition);
     assert!(used.message().contains("is used by schedules \"a\""), "{used}");

@@ -47,20 +47,23 @@ async fn a_policy_lives_in_one_shard_and_that_hears_of_every_change() {
     let request = v1::UpdatePolicyRequest { validate_only: true, ..request };
     world.client.update_policy(as_alice(request)).await.unwrap();
 
-    let pause = v1::PausePolicyRequest { name: policy_name("p"), reason: "storm".to_owned() };
+    let pause =
+        v1::PausePolicyRequest { name: policy_name("p"), reason: "storm".to_owned(), ..Default::default() };
     let paused = world.client.pause_policy(as_alice(pause.clone())).await.unwrap().into_inner();
     assert_eq!((paused.pause.clone().unwrap().reason.as_str(), paused.etag.as_str()), ("storm", "3"));
     assert_eq!(world.client.pause_policy(as_alice(pause)).await.unwrap().into_inner(), paused);
-    let resume = v1::ResumePolicyRequest { name: policy_name("p") };
+    let resume = v1::ResumePolicyRequest { name: policy_name("p"), ..Default::default() };
     let resumed = world.client.resume_policy(as_alice(resume)).await.unwrap().into_inner();
     assert_eq!((resumed.pause.clone(), resumed.etag.as_str()), (None, "4"));
     assert_eq!(told(&world).await, [(shard, 1), (shard, 2), (shard, 3), (shard, 4)]);
     let get = v1::GetPolicyRequest { name: policy_name("p") };
     assert_eq!(world.client.get_policy(get.clone()).await.unwrap().into_inner(), resumed);
 
-    let stale = v1::DeletePolicyRequest { name: policy_name("p"), etag: "3".to_owned() };
+    let stale =
+        v1::DeletePolicyRequest { name: policy_name("p"), etag: "3".to_owned(), ..Default::default() };
     assert_eq!(world.client.delete_policy(as_alice(stale)).await.unwrap_err().code(), Code::Aborted);
-    let delete = v1::DeletePolicyRequest { name: policy_name("p"), etag: "4".to_owned() };
+    let delete =
+        v1::DeletePolicyRequest { name: policy_name("p"), etag: "4".to_owned(), ..Default::default() };
     world.client.delete_policy(as_alice(delete)).await.unwrap();
     assert_eq!(world.client.get_policy(get).await.unwrap_err().code(), Code::NotFound);
     assert_eq!(told(&world).await[0], (shard, 0));
@@ -80,7 +83,8 @@ async fn what_was_left_behind_of_a_policy_is_told_in_order() {
     let shard = u16::try_from(made.shard).unwrap();
     leave_behind(&world, |policy| policy.limits.max_in_flight = Some(2)).await;
     assert_eq!(told(&world).await, [(shard, 1)]);
-    let pause = v1::PausePolicyRequest { name: policy_name("p"), reason: String::new() };
+    let pause =
+        v1::PausePolicyRequest { name: policy_name("p"), reason: String::new(), ..Default::default() };
     world.client.pause_policy(pause).await.unwrap();
     assert_eq!(told(&world).await, [(shard, 1), (shard, 2), (shard, 3)]);
     leave_behind(&world, |policy| policy.pause = None).await;
@@ -140,7 +144,8 @@ async fn policies_are_listed_by_state_and_label() {
         let policy = json!({"rate_per_second": 2.5, "labels": {"team": team}});
         world.create_policy(id, policy).await.unwrap();
     }
-    let pause = v1::PausePolicyRequest { name: policy_name("a"), reason: String::new() };
+    let pause =
+        v1::PausePolicyRequest { name: policy_name("a"), reason: String::new(), ..Default::default() };
     world.client.pause_policy(pause).await.unwrap();
     for (filter, ids) in [
         ("", vec!["a", "b", "c"]),

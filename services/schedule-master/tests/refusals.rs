@@ -123,7 +123,8 @@ async fn a_policy_in_use_stays() {
         world.create(id, json!({"policy": "p"})).await.unwrap();
     }
     let before = world.state().await;
-    let request = v1::DeletePolicyRequest { name: policy_name("p"), etag: String::new() };
+    let request =
+        v1::DeletePolicyRequest { name: policy_name("p"), etag: String::new(), ..Default::default() };
     let refused = world.client.delete_policy(as_alice(request)).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     for word in ["\"a\", \"b\", \"c\" and others", "\"p\""] {
@@ -213,9 +214,11 @@ async fn a_payload_that_is_no_json_does_not_become_a_schedule() {
 async fn a_long_reason_is_refused() {
     let mut world = world().await;
     let before = world.state().await;
-    let request = v1::PauseScheduleRequest { name: name("a"), reason: "x".repeat(4097) };
+    let request =
+        v1::PauseScheduleRequest { name: name("a"), reason: "x".repeat(4097), ..Default::default() };
     assert_refused(&world.client.pause_schedule(request).await.unwrap_err(), "reason", &["4096"]);
-    let request = v1::PausePolicyRequest { name: policy_name("p"), reason: "x".repeat(4097) };
+    let request =
+        v1::PausePolicyRequest { name: policy_name("p"), reason: "x".repeat(4097), ..Default::default() };
     assert_refused(&world.client.pause_policy(request).await.unwrap_err(), "reason", &["4096"]);
     assert_eq!(world.state().await, before);
 }

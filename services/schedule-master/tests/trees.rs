@@ -26,7 +26,8 @@ async fn update(world: &mut World, id: &str, policy: Value, mask: &[&str]) -> Re
 }
 
 async fn delete(world: &mut World, id: &str) -> Result<(), Status> {
-    let request = v1::DeletePolicyRequest { name: policy_name(id), etag: String::new() };
+    let request =
+        v1::DeletePolicyRequest { name: policy_name(id), etag: String::new(), ..Default::default() };
     world.client.delete_policy(as_alice(request)).await.map(drop)
 }
 
@@ -152,7 +153,8 @@ async fn another_parent_is_for_a_policy_that_rests() {
         assert!(status.message().contains(why), "{}", status.message());
     };
     said(update(&mut world, "b", up(), &["parent"]).await, "while it is not paused");
-    let pause = v1::PausePolicyRequest { name: policy_name("b"), reason: String::new() };
+    let pause =
+        v1::PausePolicyRequest { name: policy_name("b"), reason: String::new(), ..Default::default() };
     world.client.pause_policy(as_alice(pause)).await.unwrap();
     said(update(&mut world, "b", up(), &["parent"]).await, "before its queue shard has heard of its pause");
     hear(&world).await;
@@ -166,7 +168,8 @@ async fn another_parent_is_for_a_policy_that_rests() {
     let below = update(&mut world, "b", down("a"), &["parent"]).await.unwrap();
     assert_eq!(below.parent, Some(policy_name("a")));
     // One that has others below it stays.
-    let pause = v1::PausePolicyRequest { name: policy_name("a"), reason: String::new() };
+    let pause =
+        v1::PausePolicyRequest { name: policy_name("a"), reason: String::new(), ..Default::default() };
     world.client.pause_policy(as_alice(pause)).await.unwrap();
     hear(&world).await;
     said(update(&mut world, "a", up(), &["parent"]).await, "while it is the parent of \"b\"");

@@ -221,7 +221,11 @@ async fn policies(service: &Service) {
     let slow = Policy { max_in_flight: Some(4), ..below("site-imports") };
     service.create_policy("site-imports-slow", slow).await.unwrap();
     let reason = "the disk of b7 is full".to_owned();
-    service.master().pause_policy(PausePolicyRequest { name: policy_name("stopped"), reason }).await.unwrap();
+    service
+        .master()
+        .pause_policy(PausePolicyRequest { name: policy_name("stopped"), reason, ..Default::default() })
+        .await
+        .unwrap();
 }
 
 fn nightly(consumer: &Consumer) -> Schedule {
@@ -293,6 +297,10 @@ async fn schedules(service: &Service, consumer: &Consumer) {
     for name in all {
         service.create_schedule(name, schedule_of(name)).await.unwrap();
     }
-    let pause = PauseScheduleRequest { name: schedule_name("resting"), reason: "until the move".to_owned() };
+    let pause = PauseScheduleRequest {
+        name: schedule_name("resting"),
+        reason: "until the move".to_owned(),
+        ..Default::default()
+    };
     service.master().pause_schedule(pause).await.unwrap();
 }

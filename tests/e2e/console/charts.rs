@@ -141,7 +141,11 @@ async fn ends_are_expected_or_it_is_said_why_not(kind: Kind) {
     let service = Service::start(&database).await;
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::keep()).await;
     service.create_policy("stopped", policy(2)).await.unwrap();
-    let pause = PausePolicyRequest { name: policy_name("stopped"), reason: "the disk is full".to_owned() };
+    let pause = PausePolicyRequest {
+        name: policy_name("stopped"),
+        reason: "the disk is full".to_owned(),
+        ..Default::default()
+    };
     service.master().pause_policy(pause).await.unwrap();
     service.create_schedule("batch", once(soon(500), 9, "stopped", http(&consumer))).await.unwrap();
     let target = Target { release: ReleaseMode::Explicit.into(), ..http(&consumer) };

@@ -192,13 +192,21 @@ impl Load {
     /// # Errors
     /// What the process answers, or that it does not.
     pub(crate) async fn pause_at(&self, channel: Channel, id: &str) -> Result<(), Status> {
-        let request = PauseScheduleRequest { name: schedule_name(id), reason: "the campaign".to_owned() };
+        let request = PauseScheduleRequest {
+            name: schedule_name(id),
+            reason: "the campaign".to_owned(),
+            ..Default::default()
+        };
         ScheduleMasterServiceClient::new(channel).pause_schedule(request).await.map(drop)
     }
 
     /// Pauses a schedule through whatever process answers. Whether that was acknowledged.
     pub(crate) async fn pause(&self, id: &str) -> bool {
-        let request = PauseScheduleRequest { name: schedule_name(id), reason: "the campaign".to_owned() };
+        let request = PauseScheduleRequest {
+            name: schedule_name(id),
+            reason: "the campaign".to_owned(),
+            ..Default::default()
+        };
         self.repeat(request, |channel, request| async {
             ScheduleMasterServiceClient::new(channel).pause_schedule(request).await
         })
@@ -208,7 +216,7 @@ impl Load {
 
     /// Resumes it.
     pub(crate) async fn resume(&self, id: &str) -> bool {
-        let request = ResumeScheduleRequest { name: schedule_name(id) };
+        let request = ResumeScheduleRequest { name: schedule_name(id), ..Default::default() };
         self.repeat(request, |channel, request| async {
             ScheduleMasterServiceClient::new(channel).resume_schedule(request).await
         })

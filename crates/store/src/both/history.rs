@@ -18,6 +18,7 @@ use crate::history::{
     FailureFilter, HistoryStore, PRUNE_SPARE_US, Pruned, RetentionStore, RunFilter, prunes_specs_of,
 };
 use crate::plan::REQUESTS_KEPT_US;
+use crate::revision::REVISIONS_KEPT_US;
 use crate::rows::{
     EndedPage, HistoryRecord, RunRow, SPAN, SkippedRow, UnstartedRow, Word as _, all, batches_from,
     batches_limit, int, sound, sound_page, tokens_of,
@@ -343,6 +344,9 @@ impl<D: Driver> RetentionStore for D {
             prune_table(self.clone(), "prune_requests", sql!("prune_requests"), None, asked_us).await?;
         pruned.other +=
             prune_table(self.clone(), "prune_attempts", sql!("prune_attempts"), None, before_us).await?;
+        let revised_us = now_us.saturating_sub(REVISIONS_KEPT_US);
+        pruned.other +=
+            prune_table(self.clone(), "prune_revisions", sql!("prune_revisions"), None, revised_us).await?;
         pruned.other += prune_table(self.clone(), "prune_keys", sql!("prune_keys"), None, before_us).await?;
         pruned.other +=
             prune_table(self.clone(), "prune_windows", sql!("prune_windows"), None, spare_us).await?;

@@ -20,6 +20,7 @@ mod minutes;
 mod plan;
 mod prune;
 mod quota;
+mod revision;
 mod seal;
 mod tree;
 

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::alert::{alerts_changed, drop_alert, put_alert};
 use super::by_hand::ByHandRows;
 use super::calendar::{drop_calendar, hold_calendars, link, put_calendar};
+use super::revision::revise;
 use super::{
     Ask, Driver, Engine, Tx, Whom, forget_skipped, hold_policies, insert_messages, insert_skipped, listed,
     own_sql, sql, tree,
@@ -317,6 +318,7 @@ async fn write<DB: Engine>(
     if batch.steps.iter().any(is_of_alert) {
         alerts_changed(tx).await?;
     }
+    revise(tx, &batch.revisions).await?;
     hold_calendars(tx, &batch.calendars).await?;
     for step in &batch.steps {
         match step {

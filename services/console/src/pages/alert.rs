@@ -91,7 +91,7 @@ async fn carried_out(
     let mut master = visit.api.because(&reason).master();
     let (name, etag) = (alert.name, alert.etag);
     if order.action == "delete" {
-        master.delete_alert(v1::DeleteAlertRequest { name, etag }).await?;
+        master.delete_alert(v1::DeleteAlertRequest { name, etag, ..Default::default() }).await?;
         return Ok(visit.after(&visit.link("alerts"), "deleted"));
     }
     let disabled = order.action == "disable";

@@ -76,7 +76,8 @@ async fn carry_out(visit: &Visit, name: &str, order: &Order) -> Result<Response,
     };
     let given = (order.confirmed.as_str(), order.reason.as_str());
     confirm::settle(visit, Section::Schedules, &deed, given, |reason| async move {
-        let request = v1::DeleteCalendarRequest { name: calendar.name, etag: calendar.etag };
+        let request =
+            v1::DeleteCalendarRequest { name: calendar.name, etag: calendar.etag, ..Default::default() };
         visit.api.because(&reason).master().delete_calendar(request).await?;
         Ok(visit.after(&visit.link("calendars"), "deleted"))
     })

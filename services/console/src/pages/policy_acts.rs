@@ -102,15 +102,21 @@ async fn carried_out(visit: &Visit, name: &str, order: &Order, reason: String) -
             return Ok(warnings::saved(visit, Section::Policies, &name, "limit", &kept.warnings));
         }
         "pause" => {
-            master.pause_policy(v1::PausePolicyRequest { name, reason }).await?;
+            master.pause_policy(v1::PausePolicyRequest { name, reason, ..Default::default() }).await?;
             "paused"
         }
         "resume" => {
-            master.resume_policy(v1::ResumePolicyRequest { name }).await?;
+            master.resume_policy(v1::ResumePolicyRequest { name, ..Default::default() }).await?;
             "resumed"
         }
         _ => {
-            master.delete_policy(v1::DeletePolicyRequest { name, etag: order.etag.clone() }).await?;
+            master
+                .delete_policy(v1::DeletePolicyRequest {
+                    name,
+                    etag: order.etag.clone(),
+                    ..Default::default()
+                })
+                .await?;
             return Ok(visit.after(&visit.link("policies"), "deleted"));
         }
     };

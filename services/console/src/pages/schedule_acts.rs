@@ -124,11 +124,11 @@ async fn carried_out(visit: &Visit, name: &str, order: &Order, reason: String) -
             visit.after(&to(&run.into_inner().name), "triggered")
         }
         "pause" => {
-            master.pause_schedule(v1::PauseScheduleRequest { name, reason }).await?;
+            master.pause_schedule(v1::PauseScheduleRequest { name, reason, ..Default::default() }).await?;
             visit.after(&path, "paused")
         }
         "resume" => {
-            master.resume_schedule(v1::ResumeScheduleRequest { name }).await?;
+            master.resume_schedule(v1::ResumeScheduleRequest { name, ..Default::default() }).await?;
             visit.after(&path, "resumed")
         }
         "retry" => {
@@ -136,7 +136,13 @@ async fn carried_out(visit: &Visit, name: &str, order: &Order, reason: String) -
             visit.after(&path, "retried")
         }
         _ => {
-            master.delete_schedule(v1::DeleteScheduleRequest { name, etag: order.etag.clone() }).await?;
+            master
+                .delete_schedule(v1::DeleteScheduleRequest {
+                    name,
+                    etag: order.etag.clone(),
+                    ..Default::default()
+                })
+                .await?;
             visit.after(&visit.link("schedules"), "deleted")
         }
     })

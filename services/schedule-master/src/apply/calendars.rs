@@ -60,7 +60,7 @@ impl ScheduleMaster {
         let stale = stale("calendar.etag", &message.etag, stored.map(|stored| stored.generation));
         let wanted = match both(calendar::to_core(message, name, stored), stale) {
             Ok(wanted) if stored == Some(&wanted) => {
-                planning.unchanged += 1;
+                planning.unchanged.push(reference.clone());
                 return Ok(());
             }
             Ok(wanted) => wanted,
@@ -122,7 +122,8 @@ impl ScheduleMaster {
                 failed(response, reference, name, &error);
             }
         }
-        response.unchanged_count += planning.unchanged;
+        response.unchanged_count += planning.unchanged();
+        self.note_unchanged(planning.unchanged, response).await?;
         for mut planned in planning.schedules {
             planned.result = results.remove(&key(&planned.reference)).and_then(|(_, result)| result);
             rest.push(planned);

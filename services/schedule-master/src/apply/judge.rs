@@ -69,7 +69,8 @@ pub(super) struct Judged<'a> {
 /// All that is to be written.
 #[derive(Debug, Default)]
 pub(super) struct Planning {
-    pub(super) unchanged: u32,
+    /// What is as given already.
+    pub(super) unchanged: Vec<ResourceRef>,
     pub(super) policies: Vec<Planned>,
     pub(super) calendars: Vec<Planned>,
     pub(super) schedules: Vec<Planned>,
@@ -94,6 +95,11 @@ impl Planning {
         self.schedules.iter().for_each(|planned| note(&planned.reference, planned.is_new));
         self.alerts.iter().for_each(|planned| note(&planned.reference, false));
         (changed, new)
+    }
+
+    /// How many are as given already.
+    pub(super) fn unchanged(&self) -> u32 {
+        u32::try_from(self.unchanged.len()).unwrap_or(u32::MAX)
     }
 
     /// How many changes there are.
@@ -176,7 +182,7 @@ impl ScheduleMaster {
                 let known = stored.get(&key(&given.reference));
                 let known = (known, &policies, &mut calendars);
                 match self.judge_schedule(&given, known, actor, &mut planning.notes) {
-                    Ok(None) => planning.unchanged += 1,
+                    Ok(None) => planning.unchanged.push(given.reference),
                     Ok(Some(planned)) => planning.schedules.push(planned),
                     Err(errors) => refuse(refusals, &given.reference, errors),
                 }
@@ -191,7 +197,7 @@ impl ScheduleMaster {
             for given in chunk {
                 let known = stored.get(&key(&given.reference));
                 match self.judge_alert(&given, known, actor, &mut planning.notes) {
-                    Ok(None) => planning.unchanged += 1,
+                    Ok(None) => planning.unchanged.push(given.reference),
                     Ok(Some(planned)) => planning.alerts.push(planned),
                     Err(errors) => refuse(refusals, &given.reference, errors),
                 }

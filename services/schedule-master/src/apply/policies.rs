@@ -50,7 +50,7 @@ impl ScheduleMaster {
                         )
                         .await?
                     {
-                        Ok(None) => judged.planning.unchanged += 1,
+                        Ok(None) => judged.planning.unchanged.push(given.reference),
                         Ok(Some((known, planned))) => {
                             judged.policies.insert(key, known);
                             judged.planning.policies.push(planned);

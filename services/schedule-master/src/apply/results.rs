@@ -1,16 +1,14 @@
 //! Decides what an answer says of each resource that is made or changed, and of how many.
 
 use prost::Message as _;
-use tollgate_proto::convert::names;
 use tollgate_proto::v1;
 use uuid::Uuid;
 
 use super::judge::{Planned, Planning};
 use crate::audit;
-use crate::change::Change;
 
 /// The most results in an answer.
-const RESULTS_MAX: usize = 1000;
+pub(super) const RESULTS_MAX: usize = 1000;
 /// The most bytes of results in an answer: callers refuse larger ones.
 const RESULTS_MAX_BYTES: usize = 1024 * 1024;
 /// What a difference notes for the service itself, or says already elsewhere.
@@ -19,13 +17,7 @@ const LEFT_OUT: [&str; 3] = ["reason", "shards", "uid"];
 impl Planned {
     /// The resource's full name.
     pub(super) fn name(&self) -> String {
-        let named = match self.change {
-            Change::Schedule { .. } => names::of_schedule,
-            Change::Policy { .. } => names::of_policy,
-            Change::Calendar { .. } => names::of_calendar,
-            Change::Alert { .. } => names::of_alert,
-        };
-        named(&self.reference.name.namespace, &self.reference.name.id)
+        self.reference.full_name()
     }
 
     fn outcome(&self, shards: u16) -> v1::ApplyResult {
@@ -61,9 +53,10 @@ impl Planning {
     }
 }
 
-/// Counts what was made or changed and is not listed.
+/// Counts what was made, changed or outdated and is not listed.
 pub(super) fn count_unlisted(response: &mut v1::ApplyResourcesResponse) {
     let listed = u32::try_from(response.results.len()).unwrap_or(u32::MAX);
-    let all = response.created_count.saturating_add(response.updated_count);
+    let made = response.created_count.saturating_add(response.updated_count);
+    let all = made.saturating_add(response.outdated_count);
     response.unlisted_results_count = all.saturating_sub(listed);
 }

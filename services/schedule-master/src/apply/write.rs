@@ -7,7 +7,7 @@ use tollgate_service::status::status;
 use tonic::Status;
 
 use super::judge::Planned;
-use super::{ERRORS_MAX, ResourceRef, chunks};
+use super::{ERRORS_MAX, ResourceRef, chunks, revised};
 use crate::change::{Change, is_own_fault};
 use crate::progress::Progress;
 use crate::{ScheduleMaster, TURNS_EACH};
@@ -46,6 +46,7 @@ fn add(response: &mut v1::ApplyResourcesResponse, chunk: v1::ApplyResourcesRespo
     response.created_count += chunk.created_count;
     response.updated_count += chunk.updated_count;
     response.failed_count += chunk.failed_count;
+    response.outdated_count += chunk.outdated_count;
     response.results.extend(chunk.results);
     let room = ERRORS_MAX.saturating_sub(response.errors.len());
     response.errors.extend(chunk.errors.into_iter().take(room));
@@ -82,14 +83,20 @@ impl ScheduleMaster {
     async fn write_chunk(&self, chunk: Vec<Planned>) -> Result<v1::ApplyResourcesResponse, Status> {
         let mut written = v1::ApplyResourcesResponse::default();
         let changes: Vec<&Change> = chunk.iter().map(|planned| &planned.change).collect();
-        match self.commit(&changes).await {
+        let now_us = self.now_us();
+        let revisions = chunk.iter().filter_map(|planned| planned.reference.note(now_us)).collect();
+        match self.commit_as(&changes, revisions).await {
             Ok(()) => chunk.into_iter().for_each(|planned| planned.done(&mut written)),
             Err(error) if !is_own_fault(&error) => return Err(status(error)),
             Err(_) => {
                 for one in chunk {
-                    match self.commit(&[&one.change]).await {
+                    let revisions = one.reference.note(now_us).into_iter().collect();
+                    match self.commit_as(&[&one.change], revisions).await {
                         Ok(()) => one.done(&mut written),
                         Err(error) if !is_own_fault(&error) => return Err(status(error)),
+                        Err(_) if self.is_outdated(&one.reference).await? => {
+                            revised::outdated(one.reference, &mut written);
+                        }
                         Err(error) => {
                             let name = one.name();
                             failed(&mut written, one.reference, name, &error);

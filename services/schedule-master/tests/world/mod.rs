@@ -129,17 +129,19 @@ impl World {
     }
 
     pub async fn pause(&mut self, id: &str, reason: &str) -> v1::Schedule {
-        let request = v1::PauseScheduleRequest { name: name(id), reason: reason.to_owned() };
+        let request =
+            v1::PauseScheduleRequest { name: name(id), reason: reason.to_owned(), ..Default::default() };
         self.client.pause_schedule(as_alice(request)).await.unwrap().into_inner()
     }
 
     pub async fn resume(&mut self, id: &str) -> v1::Schedule {
-        let request = v1::ResumeScheduleRequest { name: name(id) };
+        let request = v1::ResumeScheduleRequest { name: name(id), ..Default::default() };
         self.client.resume_schedule(as_alice(request)).await.unwrap().into_inner()
     }
 
     pub async fn delete(&mut self, id: &str, etag: &str) -> Result<(), Status> {
-        let request = v1::DeleteScheduleRequest { name: name(id), etag: etag.to_owned() };
+        let request =
+            v1::DeleteScheduleRequest { name: name(id), etag: etag.to_owned(), ..Default::default() };
         self.client.delete_schedule(as_alice(request)).await.map(drop)
     }
 
@@ -274,6 +276,7 @@ fn given(source: &str, resource: v1::apply_resources_request::Resource) -> v1::A
         resource: Some(resource),
         source: source.to_owned(),
         validate_only: false,
+        revision: 0,
     }
 }
 

@@ -63,22 +63,22 @@ pub(crate) async fn run(session: Session, args: DeleteArgs) -> anyhow::Result<()
     let (answer, name) = match kind {
         Kind::Schedule => {
             let name = names::schedule(&session.namespace, &name);
-            let request = v1::DeleteScheduleRequest { name: name.clone(), etag };
+            let request = v1::DeleteScheduleRequest { name: name.clone(), etag, ..Default::default() };
             (session.master().delete_schedule(request).await, name)
         }
         Kind::Policy => {
             let name = names::policy(&session.namespace, &name);
-            let request = v1::DeletePolicyRequest { name: name.clone(), etag };
+            let request = v1::DeletePolicyRequest { name: name.clone(), etag, ..Default::default() };
             (session.master().delete_policy(request).await, name)
         }
         Kind::Calendar => {
             let name = names::calendar(&session.namespace, &name);
-            let request = v1::DeleteCalendarRequest { name: name.clone(), etag };
+            let request = v1::DeleteCalendarRequest { name: name.clone(), etag, ..Default::default() };
             (session.master().delete_calendar(request).await, name)
         }
         Kind::Alert => {
             let name = names::alert(&session.namespace, &name);
-            let request = v1::DeleteAlertRequest { name: name.clone(), etag };
+            let request = v1::DeleteAlertRequest { name: name.clone(), etag, ..Default::default() };
             (session.master().delete_alert(request).await, name)
         }
     };

@@ -59,12 +59,12 @@ pub(crate) async fn pause(session: Session, args: PauseArgs) -> anyhow::Result<(
     let failed = |status| session.failure(format!("pause {name}"), status);
     match kind {
         Kind::Schedule => {
-            let request = v1::PauseScheduleRequest { name: name.clone(), reason };
+            let request = v1::PauseScheduleRequest { name: name.clone(), reason, ..Default::default() };
             let schedule = session.master().pause_schedule(request).await.map_err(failed)?.into_inner();
             session.show(&schedule, [name.as_str()], || paused(&session, &name, schedule.pause.as_ref()))
         }
         Kind::Policy => {
-            let request = v1::PausePolicyRequest { name: name.clone(), reason };
+            let request = v1::PausePolicyRequest { name: name.clone(), reason, ..Default::default() };
             let policy = session.master().pause_policy(request).await.map_err(failed)?.into_inner();
             session.show(&policy, [name.as_str()], || paused(&session, &name, policy.pause.as_ref()))
         }
@@ -90,12 +90,12 @@ pub(crate) async fn resume(session: Session, what: ResumeArgs) -> anyhow::Result
     let resumed = format!("resumed {name}\n");
     match kind {
         Kind::Schedule => {
-            let request = v1::ResumeScheduleRequest { name: name.clone() };
+            let request = v1::ResumeScheduleRequest { name: name.clone(), ..Default::default() };
             let schedule = session.master().resume_schedule(request).await.map_err(failed)?.into_inner();
             session.show(&schedule, [name.as_str()], || resumed)
         }
         Kind::Policy => {
-            let request = v1::ResumePolicyRequest { name: name.clone() };
+            let request = v1::ResumePolicyRequest { name: name.clone(), ..Default::default() };
             let policy = session.master().resume_policy(request).await.map_err(failed)?.into_inner();
             session.show(&policy, [name.as_str()], || resumed)
         }

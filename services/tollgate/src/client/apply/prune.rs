@@ -119,16 +119,26 @@ impl Pruned {
         let mut gone = Self::default();
         for (name, etag) in self.resources {
             let answer = if name.contains("/schedules/") {
-                let request = v1::DeleteScheduleRequest { name: name.clone(), etag: etag.clone() };
+                let request = v1::DeleteScheduleRequest {
+                    name: name.clone(),
+                    etag: etag.clone(),
+                    ..Default::default()
+                };
                 session.master().delete_schedule(request).await
             } else if name.contains("/calendars/") {
-                let request = v1::DeleteCalendarRequest { name: name.clone(), etag: etag.clone() };
+                let request = v1::DeleteCalendarRequest {
+                    name: name.clone(),
+                    etag: etag.clone(),
+                    ..Default::default()
+                };
                 session.master().delete_calendar(request).await
             } else if name.contains("/alerts/") {
-                let request = v1::DeleteAlertRequest { name: name.clone(), etag: etag.clone() };
+                let request =
+                    v1::DeleteAlertRequest { name: name.clone(), etag: etag.clone(), ..Default::default() };
                 session.master().delete_alert(request).await
             } else {
-                let request = v1::DeletePolicyRequest { name: name.clone(), etag: etag.clone() };
+                let request =
+                    v1::DeletePolicyRequest { name: name.clone(), etag: etag.clone(), ..Default::default() };
                 session.master().delete_policy(request).await
             };
             match answer {
