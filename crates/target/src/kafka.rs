@@ -7,12 +7,15 @@
 //! its policy sets.
 
 mod cluster;
+mod order;
+mod producer;
 mod record;
+mod seen;
 mod verdict;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -27,11 +30,11 @@ use crate::leave::Leave;
 use crate::shares::{Claim, Shares, key_of};
 use crate::{TargetOptions, chain, is_own, not_sent, refused, refused_for_good, span, unclear};
 
-use cluster::{ClusterKey, Clusters, Handed, Order};
+use cluster::Clusters;
+use order::{Handed, Order};
+use producer::{ClusterKey, TOO_SLOW};
 use record::Record;
 
-/// Why a record was not sent whose turn did not come in time.
-const TOO_SLOW: &str = "not sent to Kafka: its turn did not come while its deadline left time for it";
 /// What Kafka's client may need, beyond its patience, to notice that a record is late, and then that the request is which has it:
 /// it looks for either once a second, and gives a late record 0.1 s more.
 const CLIENT_MS: u64 = 2_200;
@@ -76,52 +79,26 @@ impl Kafka {
             Err(_) => return not_sent(TOO_SLOW),
         }
         let payer = key_of(("namespace", namespace));
+        let key = ClusterKey::of(target, patience_ms);
         let claims = [
             Claim::nearly_all(payer),
-            Claim::half(("Kafka", &target.bootstrap_servers)),
-            Claim::most(("Kafka topic", &target.bootstrap_servers, &target.topic)),
+            Claim::half(("Kafka", &key.servers)),
+            Claim::most(("Kafka topic", &key.servers, &target.topic)),
         ];
         let Ok(Some(_place)) = tokio::time::timeout_at(turn_until, self.shares.take(claims)).await else {
             return not_sent(TOO_SLOW);
         };
-        let key = ClusterKey { servers: target.bootstrap_servers.clone(), patience_ms };
         let (reply, answer) = oneshot::channel();
-        let taken = Arc::default();
-        let order = Order { record, leave: leave.clone(), deadline, turn_until, taken, reply };
-        match self.hand_over(&key, order, answer, payer).await {
-            Handed::Kept(sent) => sent,
-            over @ Handed::Over { .. } => reported(over, leave.until(deadline)).await,
-        }
-    }
-
-    /// Has a record handed to its producer.
-    async fn hand_over(
-        &self,
-        key: &ClusterKey,
-        order: Order,
-        mut answer: oneshot::Receiver<Handed>,
-        payer: u64,
-    ) -> Handed {
-        let (taken, turn_until) = (order.taken.clone(), order.turn_until);
-        if let Err(why) = self.clusters.put(key, order, payer) {
-            return Handed::Kept(not_sent(format!("not sent to Kafka: {why}")));
-        }
-        let answered = tokio::time::timeout_at(turn_until, &mut answer).await;
-        // The first to take it decides.
-        let had_no_turn = !matches!(answered, Ok(Ok(_))) && !taken.swap(true, Ordering::AcqRel);
-        let handed = match answered {
-            Ok(handed) => handed,
-            Err(_) if !had_no_turn => answer.await,
-            Err(_) => return Handed::Kept(not_sent(TOO_SLOW)),
+        let taken = Arc::<AtomicBool>::default();
+        let order = Order { record, leave: leave.clone(), deadline, turn_until, taken: taken.clone(), reply };
+        // Until its report is there, its producer stays.
+        let _in_use = match self.clusters.put(&key, order, payer) {
+            Ok(in_use) => in_use,
+            Err(why) => return not_sent(format!("not sent to Kafka: {why}")),
         };
-        match handed {
-            Ok(handed) => handed,
-            // The cluster's thread has seen first that its time had passed.
-            Err(_) if had_no_turn && instant_now() >= turn_until => Handed::Kept(not_sent(TOO_SLOW)),
-            Err(_) if had_no_turn => {
-                Handed::Kept(not_sent("not sent to Kafka: the cluster's thread has ended"))
-            }
-            Err(_) => Handed::Kept(unclear("Kafka: the cluster's thread ended without an answer")),
+        match turn(&taken, answer, turn_until).await {
+            Handed::Kept(sent) => sent,
+            over @ Handed::Over { .. } => reported(over, &target.topic, leave.until(deadline)).await,
         }
     }
 
@@ -156,19 +133,50 @@ impl Kafka {
     }
 }
 
+/// What became of an order that was put in, by the time its turn must have come.
+async fn turn(taken: &AtomicBool, mut answer: oneshot::Receiver<Handed>, turn_until: Instant) -> Handed {
+    let answered = tokio::time::timeout_at(turn_until, &mut answer).await;
+    // The first to take it decides.
+    let had_no_turn = !matches!(answered, Ok(Ok(_))) && !taken.swap(true, Ordering::AcqRel);
+    let handed = match answered {
+        Ok(handed) => handed,
+        Err(_) if !had_no_turn => answer.await,
+        Err(_) => return Handed::Kept(not_sent(TOO_SLOW)),
+    };
+    match handed {
+        Ok(handed) => handed,
+        // The cluster's thread has seen first that its time had passed.
+        Err(_) if had_no_turn && instant_now() >= turn_until => Handed::Kept(not_sent(TOO_SLOW)),
+        Err(_) if had_no_turn => Handed::Kept(not_sent("not sent to Kafka: the cluster's thread has ended")),
+        Err(_) => Handed::Kept(unclear("Kafka: the cluster's thread ended without an answer")),
+    }
+}
+
 /// What the report says that comes of a record; unclear where none comes by then.
-async fn reported(over: Handed, until: Instant) -> Sent {
+async fn reported(over: Handed, topic: &str, until: Instant) -> Sent {
     let Handed::Over { report, since, seen } = over else {
         return unclear("Kafka: nothing was handed over");
     };
     let sent = match tokio::time::timeout_at(until, report).await {
-        Ok(Ok(Ok(_))) => return Sent::Accepted,
-        Ok(Ok(Err((error, _)))) => verdict::of_report(&error, instant_now() - since),
+        Ok(Ok(Ok(_))) => {
+            seen.renew(topic);
+            return Sent::Accepted;
+        }
+        Ok(Ok(Err((error, _)))) => {
+            // What is said of one topic says nothing of the others.
+            if verdict::is_refusal(&error) {
+                seen.doubt(topic);
+            } else {
+                seen.doubt_all();
+            }
+            verdict::of_report(&error, instant_now() - since)
+        }
         Ok(Err(_)) => unclear("Kafka: the producer ended without a report"),
-        Err(_) => unclear("Kafka: no report within the deadline"),
+        Err(_) => {
+            seen.doubt_all();
+            unclear("Kafka: no report within the deadline")
+        }
     };
-    // Topics are looked at again before the next record.
-    seen.doubt();
     match sent {
         Sent::Unclear { message, .. } => unclear(format!("{message}{}", seen.words())),
         sent => sent,

@@ -201,6 +201,14 @@ impl Targets {
             Target::Kafka { kafka, .. } => Box::pin(self.kafka.send(&delivery, kafka, leave)).await,
             #[cfg(not(feature = "kafka"))]
             Target::Kafka { .. } => {
+                static SAID: std::sync::Once = std::sync::Once::new();
+                SAID.call_once(|| {
+                    let schedule = &*delivery.spec.schedule_id;
+                    tracing::error!(
+                        schedule,
+                        "there are Kafka targets, and this process was built without Kafka"
+                    );
+                });
                 not_sent("not sent: this process was built without Kafka, the feature `kafka`")
             }
             Target::Pull { .. } => not_sent("not sent: workers take events of this target themselves"),

@@ -4,28 +4,21 @@
 //! Whatever may block in Kafka's client blocks such a thread: to make a producer and to end one, and to look whether a topic is
 //! there before records are handed over, so that brokers that cannot be reached are a proof that nothing was written, and no
 //! doubt. Invariants: there are no more threads than [`CLUSTERS_MAX`], of which no namespace has all; one ends when nothing has
-//! come for a while; an order that was put in reaches a thread, or is given back. Not here: what reports mean (`verdict`).
+//! come for a while, or earlier where its namespace needs its place; none ends that has a record under way; an order that was put
+//! in reaches a thread, or is given back. Not here: the producer itself (`producer`), what reports mean (`verdict`).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rdkafka::client::ClientContext;
-use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
-use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::future_producer::DeliveryFuture;
-use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
+use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tollgate_clock::instant_now;
-use tollgate_core::model::Sent;
 
-use super::record::{RECORD_MAX_BYTES, Record};
-use super::verdict;
-use crate::leave::Leave;
+use super::order::{Order, Taken};
+use super::producer::{ClusterKey, Producer, config};
 use crate::shares::{Claim, Place, Shares};
 use crate::{not_sent, refused};
 
@@ -33,141 +26,59 @@ use crate::{not_sent, refused};
 const CLUSTERS_MAX: usize = 64;
 /// A thread ends after this long without work.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// For how long it is believed that a topic is there, as long as nothing speaks against it.
-const KNOWN_FOR: Duration = Duration::from_secs(60);
-/// Topics after which those that were looked at are forgotten.
-const KNOWN_MAX: usize = 10_000;
-/// How long brokers are waited for, at most; and the least that says something of them.
-const LOOK_MAX: Duration = Duration::from_secs(5);
-const LOOK_MIN: Duration = Duration::from_millis(500);
-/// Records that a producer holds: no more than deliveries under way, which other bounds keep below this.
-const RECORDS_MAX: &str = "100000";
-/// And their kilobytes.
-const KILOBYTES_MAX: &str = "131072";
-
-/// Deliveries with equal keys share a producer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ClusterKey {
-    pub(super) servers: String,
-    /// For how long a producer tries to have a record written.
-    pub(super) patience_ms: u64,
-}
-
-/// A record to be handed to its producer.
-pub(super) struct Order {
-    pub(super) record: Record,
-    pub(super) leave: Leave,
-    pub(super) deadline: Duration,
-    /// By when it must have been handed over.
-    pub(super) turn_until: Instant,
-    /// It has been taken, or given up.
-    pub(super) taken: Arc<AtomicBool>,
-    pub(super) reply: oneshot::Sender<Handed>,
-}
-
-/// What became of an order.
-pub(super) enum Handed {
-    /// Nothing has left.
-    Kept(Sent),
-    /// The producer has it since then.
-    Over { report: DeliveryFuture, since: Instant, seen: Arc<Seen> },
-}
-
-impl Order {
-    /// Takes it, if its sender still waits.
-    fn take(self) -> Option<Taken> {
-        let is_late = instant_now() >= self.turn_until;
-        let is_ours = !is_late && !self.taken.swap(true, Ordering::AcqRel);
-        let Self { record, leave, deadline, turn_until, reply, .. } = self;
-        is_ours.then_some(Taken { record, leave, deadline, turn_until, reply })
-    }
-}
-
-/// An order whose sender waits for a reply.
-struct Taken {
-    record: Record,
-    leave: Leave,
-    deadline: Duration,
-    turn_until: Instant,
-    reply: oneshot::Sender<Handed>,
-}
-
-impl Taken {
-    fn keep(self, sent: Sent) {
-        // The sender may have gone with its runtime; then nobody wants to know.
-        let _ = self.reply.send(Handed::Kept(sent));
-    }
-}
-
-/// What a producer has said of itself.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// Something went wrong since topics were looked at.
-    doubt: AtomicBool,
-    /// It can send nothing any more.
-    ended: AtomicBool,
-    /// The latest that went wrong.
-    words: Mutex<String>,
-}
-
-impl Seen {
-    /// Has topics be looked at again before the next record.
-    pub(super) fn doubt(&self) {
-        self.doubt.store(true, Ordering::Release);
-    }
-
-    /// What went wrong is over.
-    fn forget(&self) {
-        self.words.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
-    /// The latest that went wrong, in brackets; nothing where nothing did.
-    pub(super) fn words(&self) -> String {
-        match &*self.words.lock().unwrap_or_else(PoisonError::into_inner) {
-            none if none.is_empty() => String::new(),
-            some => format!(" (Kafka's client says: {some})"),
-        }
-    }
-}
-
-/// Hears what a producer says of itself.
-struct Listener(Arc<Seen>);
-
-impl ClientContext for Listener {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        tracing::debug!(?level, facility, message, "Kafka's client");
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(%error, reason, "Kafka's client");
-        self.0.doubt();
-        if error.rdkafka_error_code() == Some(Code::Fatal) {
-            self.0.ended.store(true, Ordering::Release);
-        }
-        reason.clone_into(&mut self.0.words.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-}
+/// A namespace that has its part gives up a cluster that had no work for this long for another one; one in that time.
+const IDLE_MIN: Duration = Duration::from_secs(1);
+/// How long there is no producer after one that could send nothing any more: twice as long each time.
+const REST_MIN: Duration = Duration::from_secs(1);
+const REST_MAX: Duration = Duration::from_secs(30);
 
 /// The clusters that have a thread.
 #[derive(Debug)]
 pub(super) struct Clusters {
-    by_key: Mutex<HashMap<ClusterKey, mpsc::Sender<Order>>>,
+    state: Mutex<State>,
     shares: Shares,
     idle_max: Duration,
     connect_timeout: Duration,
 }
 
+#[derive(Debug, Default)]
+struct State {
+    by_key: HashMap<ClusterKey, Cluster>,
+    /// When each namespace gave a cluster up for another one, for [`IDLE_MIN`].
+    given_up: HashMap<u64, Instant>,
+}
+
+#[derive(Debug)]
+struct Cluster {
+    orders: mpsc::Sender<Order>,
+    /// Whose place it has.
+    namespace: u64,
+    used_at: Instant,
+    /// Each delivery that is under way has one, too.
+    in_use: InUse,
+}
+
+impl Cluster {
+    fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.in_use) == 1
+    }
+}
+
+/// Keeps a cluster's thread.
+pub(super) type InUse = Arc<()>;
+
 impl Clusters {
     pub(super) fn new(connect_timeout: Duration) -> Self {
         Self {
-            by_key: Mutex::default(),
+            state: Mutex::default(),
             shares: Shares::new(CLUSTERS_MAX),
             idle_max: IDLE_MAX,
             connect_timeout,
         }
     }
 
-    /// Hands an order to its cluster's thread, at the charge of a namespace where that is begun for it.
+    /// Hands an order to its cluster's thread, at the charge of a namespace where that is begun for it. The thread stays as long
+    /// as what comes back.
     ///
     /// # Errors
     /// Why it cannot be.
@@ -176,12 +87,15 @@ impl Clusters {
         key: &ClusterKey,
         order: Order,
         namespace: u64,
-    ) -> Result<(), String> {
-        let mut clusters = self.lock();
-        let order = match clusters.get(key) {
+    ) -> Result<InUse, String> {
+        let mut state = self.lock();
+        let order = match state.by_key.get_mut(key) {
             None => order,
-            Some(cluster) => match cluster.send(order) {
-                Ok(()) => return Ok(()),
+            Some(cluster) => match cluster.orders.send(order) {
+                Ok(()) => {
+                    cluster.used_at = instant_now();
+                    return Ok(cluster.in_use.clone());
+                }
                 // Its thread has ended by a panic.
                 Err(mpsc::SendError(order)) => order,
             },
@@ -191,7 +105,11 @@ impl Clusters {
             Claim::half(("Kafka clusters", namespace)),
             Claim::half(("Kafka cluster", &key.servers)),
         ];
-        let place = self.shares.try_take(claims).ok_or("too many Kafka clusters are in use")?;
+        let Some(place) = self.shares.try_take(claims) else {
+            // Its place comes back once its thread has ended: for the next attempt.
+            state.give_up_one(namespace);
+            return Err("too many Kafka clusters are in use".to_owned());
+        };
         let (sender, orders) = mpsc::channel();
         let thread = Thread { key: key.clone(), orders, clusters: self.clone(), _place: place };
         let builder = std::thread::Builder::new().name("kafka".to_owned());
@@ -201,40 +119,34 @@ impl Clusters {
         // The receiver is in its thread, which ends only under this lock.
         let put = sender.send(order);
         debug_assert!(put.is_ok());
-        clusters.insert(key.clone(), sender);
-        Ok(())
+        let in_use = InUse::default();
+        let cluster = Cluster { orders: sender, namespace, used_at: instant_now(), in_use: in_use.clone() };
+        state.by_key.insert(key.clone(), cluster);
+        Ok(in_use)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterKey, mpsc::Sender<Order>>> {
-        // Each change is one call on the map, so a panic elsewhere leaves nothing half done.
-        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change is one call on a map, so a panic elsewhere leaves nothing half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn config(&self, key: &ClusterKey) -> ClientConfig {
-        let mut config = ClientConfig::new();
-        let patience_ms = key.patience_ms.to_string();
-        for (name, value) in [
-            ("bootstrap.servers", key.servers.as_str()),
-            ("client.id", "tollgate"),
-            ("acks", "all"),
-            ("enable.idempotence", "true"),
-            ("message.timeout.ms", &patience_ms),
-            ("request.timeout.ms", &patience_ms),
-            ("message.max.bytes", &(RECORD_MAX_BYTES + 64 * 1024).to_string()),
-            ("retry.backoff.ms", &verdict::RETRY_MS.to_string()),
-            ("retry.backoff.max.ms", &verdict::RETRY_MS.to_string()),
-            ("linger.ms", "1"),
-            ("queue.buffering.max.messages", RECORDS_MAX),
-            ("queue.buffering.max.kbytes", KILOBYTES_MAX),
-            ("socket.connection.setup.timeout.ms", &self.connect_timeout.as_millis().max(1_000).to_string()),
-            ("socket.keepalive.enable", "true"),
-            ("reconnect.backoff.max.ms", "2000"),
-            ("log.connection.close", "false"),
-        ] {
-            config.set(name, value);
+impl State {
+    /// Ends the cluster of a namespace that has had no work for the longest: its thread sees that nobody can put in any more.
+    fn give_up_one(&mut self, namespace: u64) {
+        let now = instant_now();
+        self.given_up.retain(|_, at| now - *at < IDLE_MIN);
+        if self.given_up.contains_key(&namespace) {
+            return;
         }
-        config.set_log_level(RDKafkaLogLevel::Warning);
-        config
+        let of_namespace = self.by_key.iter().filter(|(_, cluster)| {
+            cluster.namespace == namespace && cluster.is_idle() && now - cluster.used_at >= IDLE_MIN
+        });
+        let oldest = of_namespace.min_by_key(|(_, cluster)| cluster.used_at).map(|(key, _)| key.clone());
+        if let Some(key) = oldest {
+            self.by_key.remove(&key);
+            self.given_up.insert(namespace, now);
+        }
     }
 }
 
@@ -247,80 +159,121 @@ struct Thread {
     _place: Place,
 }
 
-/// What a thread has while it is at work.
-struct Producer {
-    client: FutureProducer<Listener>,
-    seen: Arc<Seen>,
-    /// The topics that were there when they were looked at, and until when that counts.
-    known: HashMap<String, Instant>,
+/// What a thread has and knows while it is at work.
+#[derive(Default)]
+struct Work {
+    producer: Option<Producer>,
+    rest: Rest,
+    /// Brokers did not answer last; the log has it.
+    is_down: bool,
+    /// Which of the brokers a new producer is told.
+    round: usize,
+}
+
+/// How long there is no producer after one that could send nothing any more.
+#[derive(Debug, Default)]
+struct Rest {
+    length: Duration,
+    until: Option<Instant>,
+}
+
+impl Rest {
+    /// Begins after a producer that lived so long. Whether it is the first after a good while.
+    fn begin(&mut self, now: Instant, lived: Duration) -> bool {
+        let is_first = self.length.is_zero() || lived > REST_MAX * 2;
+        self.length = if is_first { REST_MIN } else { (self.length * 2).min(REST_MAX) };
+        self.until = Some(now + self.length);
+        is_first
+    }
+
+    fn is_on(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until > now)
+    }
 }
 
 impl Thread {
     fn run(self) {
-        let mut producer = None;
-        let mut is_down = false;
+        let mut work = Work::default();
         while let Some(order) = self.next() {
-            let Some(order) = order.take() else { continue };
-            if producer.as_ref().is_some_and(Producer::has_ended) {
-                tracing::warn!(
-                    servers = self.key.servers,
-                    "a Kafka producer can send nothing any more, and is made anew"
-                );
-                producer = None;
-            }
-            let made = match producer.take().map_or_else(|| self.producer(), Ok) {
-                Ok(made) => producer.insert(made),
-                Err(error) => {
-                    order.keep(not_sent(format!("not sent to Kafka: no producer: {error}")));
-                    continue;
-                }
-            };
-            match made.look(&order) {
-                Ok(None) => made.hand_over(order),
-                Ok(Some(sent)) => order.keep(sent),
-                Err(error) => {
-                    if !is_down {
-                        tracing::warn!(servers = self.key.servers, %error, "no Kafka broker answers");
-                    }
-                    is_down = true;
-                    self.refuse_all(order, &error);
-                    continue;
-                }
-            }
-            if is_down {
-                tracing::info!(servers = self.key.servers, "Kafka brokers answer again");
-                is_down = false;
+            if let Some(order) = order.take() {
+                self.serve(&mut work, order);
             }
         }
     }
 
-    fn producer(&self) -> KafkaResult<Producer> {
-        let seen = Arc::new(Seen::default());
-        let config = self.clusters.config(&self.key);
-        let client = config.create_with_context(Listener(seen.clone()))?;
-        Ok(Producer { client, seen, known: HashMap::new() })
+    fn serve(&self, work: &mut Work, order: Taken) {
+        let now = instant_now();
+        if let Some(ended) = work.producer.take_if(|producer| producer.seen.has_ended())
+            && work.rest.begin(now, now - ended.since)
+        {
+            let (servers, words) = (&self.key.servers, ended.seen.words());
+            tracing::warn!(servers, "a Kafka producer can send nothing any more, and is made anew{words}");
+        }
+        if work.rest.is_on(now) {
+            return order.keep(not_sent("not sent to Kafka: its producer failed, and is not made anew yet"));
+        }
+        let made = match work.producer.take().map_or_else(|| self.producer(work.round), Ok) {
+            Ok(made) => work.producer.insert(made),
+            Err(error) => return order.keep(not_sent(format!("not sent to Kafka: no producer: {error}"))),
+        };
+        match made.look(&order) {
+            Ok(None) => made.hand_over(order),
+            Ok(Some(sent)) => order.keep(sent),
+            Err(error) => {
+                if !work.is_down {
+                    tracing::warn!(servers = self.key.servers, %error, "no Kafka broker answers");
+                }
+                work.is_down = true;
+                // Of one that is only late, others may know their topics.
+                let is_late = error.rdkafka_error_code() == Some(Code::OperationTimedOut);
+                let is_only_this = is_late && !made.seen.is_down();
+                self.refuse(order, &error, is_only_this);
+                if self.key.has_parts() && !is_only_this {
+                    work.producer = None;
+                    work.round = work.round.wrapping_add(1) % 1_000;
+                }
+                return;
+            }
+        }
+        if work.is_down {
+            tracing::info!(servers = self.key.servers, "Kafka brokers answer again");
+            work.is_down = false;
+        }
+    }
+
+    fn producer(&self, round: usize) -> Result<Producer, KafkaError> {
+        Producer::new(&config(&self.key, round, self.clusters.connect_timeout))
     }
 
     /// The next order; none once the thread has retired.
     fn next(&self) -> Option<Order> {
-        if let Ok(order) = self.orders.recv_timeout(self.clusters.idle_max) {
-            return Some(order);
+        loop {
+            match self.orders.recv_timeout(self.clusters.idle_max) {
+                Ok(order) => return Some(order),
+                // It was given up.
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            // Orders are put in under the same lock, so none is left behind.
+            let mut state = self.clusters.lock();
+            match self.orders.try_recv() {
+                Ok(order) => return Some(order),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => {}
+            }
+            if state.by_key.get(&self.key).is_none_or(Cluster::is_idle) {
+                state.by_key.remove(&self.key);
+                return None;
+            }
         }
-        // Orders are put in under the same lock, so none is left behind.
-        let mut clusters = self.clusters.lock();
-        let order = self.orders.try_recv().ok();
-        if order.is_none() {
-            clusters.remove(&self.key);
-        }
-        order
     }
 
     /// Refuses an order, and all that came while its brokers were waited for: nothing of them has left.
-    fn refuse_all(&self, order: Taken, error: &KafkaError) {
+    fn refuse(&self, order: Taken, error: &KafkaError, is_only_this: bool) {
         let sent =
             refused(format!("not sent to Kafka: no broker of {} answers: {error}", self.key.servers), None);
         order.keep(sent.clone());
-        while let Ok(order) = self.orders.try_recv() {
+        while !is_only_this && let Ok(order) = self.orders.try_recv() {
             if let Some(order) = order.take() {
                 order.keep(sent.clone());
             }
@@ -328,87 +281,17 @@ impl Thread {
     }
 }
 
-impl Producer {
-    fn has_ended(&self) -> bool {
-        self.seen.ended.load(Ordering::Acquire)
-    }
-
-    /// Looks whether an order's topic can be written to; blocks. None where it can.
-    fn look(&mut self, order: &Taken) -> KafkaResult<Option<Sent>> {
-        let now = instant_now();
-        if self.seen.doubt.swap(false, Ordering::AcqRel) {
-            self.known.clear();
-        }
-        let topic = &order.record.topic;
-        if self.known.get(topic).is_some_and(|until| *until > now) {
-            return Ok(None);
-        }
-        // So that its sender hears the answer before it gives up.
-        let left = order.turn_until.saturating_duration_since(now) * 4 / 5;
-        if left < LOOK_MIN {
-            return Ok(Some(not_sent(super::TOO_SLOW)));
-        }
-        let patience = left.min(LOOK_MAX);
-        let metadata = self.client.client().fetch_metadata(Some(topic), patience)?;
-        let code = match metadata.topics().first() {
-            Some(found) => match found.error() {
-                Some(error) => Some(Code::from(error)),
-                None => {
-                    let has_leader = found.partitions().iter().any(|partition| partition.leader() >= 0);
-                    (!has_leader).then_some(Code::LeaderNotAvailable)
-                }
-            },
-            None => Some(Code::UnknownTopic),
-        };
-        match code {
-            Some(code) => Ok(Some(verdict::of_topic(topic, code))),
-            None => {
-                if self.known.len() >= KNOWN_MAX {
-                    self.known.clear();
-                }
-                self.seen.forget();
-                self.known.insert(topic.clone(), now + KNOWN_FOR);
-                Ok(None)
-            }
-        }
-    }
-
-    /// Hands an order over, as long as it has leave to be sent.
-    fn hand_over(&self, order: Taken) {
-        // Looking at the topic may have taken its time.
-        if instant_now() >= order.turn_until {
-            return order.keep(not_sent(super::TOO_SLOW));
-        }
-        if let Err(why) = order.leave.check(order.deadline) {
-            return order.keep(not_sent(format!("not sent to Kafka: {why}")));
-        }
-        let Record { topic, key, headers, value } = &order.record;
-        let mut all = OwnedHeaders::new_with_capacity(headers.len());
-        for (name, value) in headers {
-            all = all.insert(Header { key: name, value: Some(value) });
-        }
-        let mut record = FutureRecord::<str, [u8]>::to(topic).payload(value).headers(all);
-        if let Some(key) = key {
-            record = record.key(key);
-        }
-        let since = instant_now();
-        let handed = match self.client.send_result(record) {
-            Ok(report) => Handed::Over { report, since, seen: self.seen.clone() },
-            Err((error, _)) => {
-                self.seen.doubt();
-                Handed::Kept(verdict::of_handing_over(&error))
-            }
-        };
-        // The sender may have gone with its runtime; then nobody wants to know.
-        let _ = order.reply.send(handed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
+    use tokio::sync::oneshot;
+    use tollgate_core::model::Sent;
+
+    use super::super::order::Handed;
+    use super::super::record::Record;
     use super::*;
+    use crate::leave::Leave;
     use crate::shares::key_of;
 
     fn clusters(idle_max: Duration) -> Arc<Clusters> {
@@ -421,14 +304,18 @@ mod tests {
     }
 
     async fn ask(clusters: &Arc<Clusters>) -> Sent {
+        ask_of(clusters, &key()).await.unwrap()
+    }
+
+    async fn ask_of(clusters: &Arc<Clusters>, key: &ClusterKey) -> Result<Sent, String> {
         let record = Record { topic: "t".to_owned(), key: None, headers: Vec::new(), value: Vec::new() };
         let (reply, answer) = oneshot::channel();
         let (leave, deadline) = (Leave::always(), Duration::from_secs(4));
         let turn_until = leave.turn_until(deadline);
         let order = Order { record, leave, deadline, turn_until, taken: Arc::default(), reply };
-        clusters.put(&key(), order, key_of("acme")).unwrap();
+        let _in_use = clusters.put(key, order, key_of("acme"))?;
         match answer.await.unwrap() {
-            Handed::Kept(sent) => sent,
+            Handed::Kept(sent) => Ok(sent),
             Handed::Over { .. } => panic!("nobody is there to take it"),
         }
     }
@@ -443,18 +330,49 @@ mod tests {
                 "{sent:?}"
             );
             tokio::time::sleep(Duration::from_secs(2)).await;
-            assert!(clusters.lock().is_empty(), "it has retired");
+            assert!(clusters.lock().by_key.is_empty(), "it has retired");
             let is_back = Arc::strong_count(&clusters) == 1;
             assert!(is_back, "its place has come back with its thread");
         }
     }
 
+    #[tokio::test]
+    async fn a_namespace_that_has_its_part_gives_up_what_had_no_work_for_the_longest() {
+        let few = Clusters { shares: Shares::new(4), ..Clusters::new(Duration::from_secs(1)) };
+        let clusters = Arc::new(few);
+        let of = |port: u16| ClusterKey { servers: format!("127.0.0.1:{port}"), patience_ms: 1_000 };
+        let refused = |sent: &Sent| matches!(sent, Sent::Refused { .. });
+        for port in [1, 2] {
+            assert!(refused(&ask_of(&clusters, &of(port)).await.unwrap()));
+        }
+        let kept = clusters.lock().by_key.get(&of(2)).unwrap().in_use.clone();
+        tokio::time::sleep(IDLE_MIN).await;
+        let full = ask_of(&clusters, &of(3)).await.unwrap_err();
+        assert!(full.contains("too many"), "{full}");
+        let began = instant_now();
+        while ask_of(&clusters, &of(3)).await.is_err() {
+            assert!(began.elapsed() < Duration::from_secs(10), "its place comes back");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // The other has a delivery under way, and stays.
+        tokio::time::sleep(IDLE_MIN).await;
+        assert!(ask_of(&clusters, &of(4)).await.is_err());
+        let state = clusters.lock();
+        assert_eq!(state.by_key.keys().collect::<Vec<_>>(), [&of(2)]);
+        assert_eq!(Arc::strong_count(&kept), 2);
+    }
+
     #[test]
-    fn what_is_acknowledged_is_with_all_replicas_and_once() {
-        let config = clusters(IDLE_MAX).config(&key());
-        assert_eq!((config.get("acks"), config.get("enable.idempotence")), (Some("all"), Some("true")));
-        assert_eq!(config.get("message.timeout.ms"), Some("1000"));
-        let made = config.create_with_context::<_, FutureProducer<Listener>>(Listener(Arc::default()));
-        assert!(made.is_ok(), "the client takes every setting");
+    fn after_a_producer_that_failed_there_is_none_for_a_while_and_one_line() {
+        let (mut rest, now) = (Rest::default(), instant_now());
+        assert!(!rest.is_on(now));
+        assert!(rest.begin(now, Duration::ZERO), "the log has the first");
+        assert!(rest.is_on(now) && !rest.is_on(now + REST_MIN));
+        for _ in 0..10 {
+            assert!(!rest.begin(now, Duration::from_secs(5)), "and no other");
+        }
+        assert!(rest.is_on(now + REST_MAX - Duration::from_millis(1)) && !rest.is_on(now + REST_MAX));
+        assert!(rest.begin(now, Duration::from_secs(3_600)), "another trouble");
+        assert!(!rest.is_on(now + REST_MIN));
     }
 }

@@ -43,7 +43,10 @@ impl Record {
             }
             ContentMode::Binary => {
                 cloud_event::write_attributes(delivery, context, traceparent.as_deref(), &mut headers);
-                cloud_event::data(delivery).into_owned().into_bytes()
+                let data = cloud_event::data(delivery).into_owned().into_bytes();
+                // There is nothing of which it would say what it is.
+                headers.0.retain(|(name, _)| !data.is_empty() || name != CONTENT_TYPE);
+                data
             }
         };
         let record = Self {

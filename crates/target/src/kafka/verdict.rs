@@ -73,6 +73,11 @@ fn meaning(code: Code) -> Meaning {
     TABLE.iter().find(|(known, _)| *known == code).map_or(Unclear, |(_, meaning)| *meaning)
 }
 
+/// Whether a report says that brokers refused the record, at its first try or at a later one.
+pub(super) fn is_refusal(error: &KafkaError) -> bool {
+    error.rdkafka_error_code().is_some_and(|code| meaning(code) != Unclear)
+}
+
 /// The verdict on a record by its report, which came so long after the record was handed over.
 pub(super) fn of_report(error: &KafkaError, after: Duration) -> Sent {
     let Some(code) = error.rdkafka_error_code() else { return unclear(format!("Kafka: {error}")) };
@@ -115,6 +120,13 @@ pub(super) fn of_topic(topic: &str, code: Code) -> Sent {
 mod tests {
     use super::*;
 
+    /// What the client repeats by itself for as long as it lasts: then a record's report has another code, `MessageTimedOut`.
+    const REPEATED: [Code; 4] = [
+        Code::UnknownTopicOrPartition,
+        Code::LeaderNotAvailable,
+        Code::NotLeaderForPartition,
+        Code::NotEnoughReplicas,
+    ];
     const SOON: Duration = Duration::from_millis(5);
 
     fn report(code: Code, after: Duration) -> Sent {
@@ -176,6 +188,7 @@ mod tests {
             .iter()
             .map(|(code, meaning)| {
                 let word = match meaning {
+                    Refused if REPEATED.contains(code) => "refused, or unclear after repeats",
                     Refused => "refused",
                     RefusedForGood => "refused for good",
                     Unclear => "unclear",

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
+use rdkafka::config::ClientConfig;
+use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::types::{RDKafkaApiKey as Api, RDKafkaRespErr as Error};
 use tollgate_core::model::{KafkaTarget, Sent};
 use tollgate_target::{Leave, PrivateAddresses};
@@ -32,11 +35,32 @@ async fn what_brokers_refuse_is_refused() {
 }
 
 #[tokio::test]
+async fn what_is_said_of_one_record_is_said_of_no_other() {
+    let broker = Broker::with("orders", 1);
+    let targets = targets();
+    let target = KafkaTarget { deadline_ms: 30_000, ..kafka(broker.servers()) };
+    assert_eq!(targets.send(event(target.clone(), 0)).await, Sent::Accepted);
+    // While requests take a while, records wait for their turn beside each other.
+    broker.0.broker_round_trip_time(-1, Duration::from_millis(100)).unwrap();
+    broker.0.request_errors(Api::Produce, &[Error::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE]);
+    let all = join_all((1..=40).map(|index| targets.send(event(target.clone(), index)))).await;
+    let (kept, refused): (Vec<_>, Vec<_>) = all.into_iter().partition(|sent| *sent == Sent::Accepted);
+    assert_eq!((kept.len(), refused.len()), (39, 1), "{refused:?}");
+    let message = permanent(refused.into_iter().next().unwrap());
+    assert!(message.contains("MessageSizeTooLarge"), "{message}");
+    broker.0.broker_round_trip_time(-1, Duration::ZERO).unwrap();
+    assert_eq!(broker.records("orders", 1, 40).await.len(), 40);
+}
+
+#[tokio::test]
 async fn what_brokers_cannot_say_is_unclear() {
     for (error, word) in [
         (Error::RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT, "MessageTimedOut"),
         (Error::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND, "MessageTimedOut"),
         (Error::RD_KAFKA_RESP_ERR__TRANSPORT, "MessageTimedOut"),
+        // A proof each time; but the client repeats it by itself, and says in the end that it is late.
+        (Error::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, "MessageTimedOut"),
+        (Error::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, "MessageTimedOut"),
     ] {
         let broker = Broker::with("orders", 1);
         broker.0.request_errors(Api::Produce, &[error; 50]);
@@ -113,14 +137,19 @@ async fn a_topic_that_is_not_there_is_a_refusal() {
     assert!(message.contains("LeaderNotAvailable"), "{message}");
 }
 
-/// An idempotent producer cannot do without the call that gives it its id.
+/// An idempotent producer cannot do without the call that gives it its id; another one can.
 #[tokio::test]
 async fn the_producer_is_idempotent() {
     let broker = Broker::with("orders", 1);
     broker.0.apiversion(Api::InitProducerId, None, None).unwrap();
+    let other: FutureProducer =
+        ClientConfig::new().set("bootstrap.servers", broker.servers()).create().unwrap();
+    let record = FutureRecord::<str, str>::to("orders").payload("other");
+    other.send(record, Duration::from_secs(5)).await.unwrap();
     let sent = targets().send(delivery(short(&broker))).await;
-    assert_ne!(sent, Sent::Accepted);
-    assert_eq!(broker.records_now("orders").await.len(), 0);
+    assert!(!matches!(sent, Sent::Accepted), "{sent:?}");
+    let values: Vec<_> = broker.records("orders", 1, 1).await.into_iter().map(|seen| seen.value).collect();
+    assert_eq!(values, [Some("other".to_owned())]);
 }
 
 #[tokio::test]

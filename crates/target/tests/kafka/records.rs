@@ -59,6 +59,7 @@ async fn in_binary_mode_attributes_are_headers() {
     assert_eq!(record.headers.len(), document.as_object().unwrap().len() - 1);
     assert_eq!(record.header("ce_cursor"), Some("größe 7"));
     // A record without a value would delete its key in a compacted topic.
+    assert_eq!(other.header("content-type"), None, "there is nothing of which it would say what it is");
     assert_eq!((other.key.as_deref(), other.value.as_deref()), (Some(key_of(&empty).as_str()), Some("")));
 }
 
@@ -78,6 +79,12 @@ async fn events_of_one_key_are_in_one_partition() {
     }
     let records = broker.records("orders", 8, 24).await;
     assert_eq!(records.len(), 24);
+    // As the producers of Java have it: murmur2 of the key.
+    let partitions = (0..6).map(|tenant| {
+        let key = format!("tenant-{tenant}");
+        records.iter().find(|record| record.key.as_ref() == Some(&key)).unwrap().partition
+    });
+    assert_eq!(partitions.collect::<Vec<_>>(), [0, 3, 6, 1, 6, 0]);
     for tenant in 0..6 {
         let key = format!("tenant-{tenant}");
         let of_key: Vec<_> = records.iter().filter(|record| record.key.as_ref() == Some(&key)).collect();
