@@ -17,6 +17,7 @@ mod kafka;
 mod leave;
 mod neighbours;
 mod post;
+#[cfg_attr(feature = "kafka", expect(dead_code, reason = "what the tests of Kafka targets use"))]
 mod samples;
 mod server;
 mod sqs_answers;
