@@ -41,7 +41,12 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     // Ordered maps: the same message is the same bytes and the same text.
     messages.btree_map(["."]);
     // Written by hand, without the secret.
-    messages.skip_debug(["tollgate.v1.HttpTarget", "tollgate.v1.HttpItems", "tollgate.v1.SlackTarget"]);
+    messages.skip_debug([
+        "tollgate.v1.HttpTarget",
+        "tollgate.v1.HttpItems",
+        "tollgate.v1.KafkaTarget",
+        "tollgate.v1.SlackTarget",
+    ]);
     tonic_prost_build::configure()
         .build_client(true)
         .build_server(true)

@@ -89,7 +89,7 @@ fn build(stage: &[Instruction], folder: &Path) {
     for (word, rest) in stage {
         match (word.as_str(), rest.as_str()) {
             ("FROM", image) => assert!(image.starts_with("rust:") && image.ends_with(" AS build"), "{image}"),
-            ("WORKDIR", "/src") | ("COPY", ". .") => {}
+            ("WORKDIR", "/src") | ("COPY", ". .") | ("ARG", "FEATURES=") => {}
             ("RUN", command) => {
                 let words = command.split(' ').skip_while(|word| word.starts_with("--mount="));
                 let command = words.collect::<Vec<_>>().join(" ");

@@ -123,7 +123,7 @@ schedules:
     let expected = [
         ("batch.yaml:3: max_in_flight: ", "\"many\" is not allowed"),
         // The rest of a resource is read all the same.
-        ("batch.yaml:5: target: ", "expected http, sqs or pull"),
+        ("batch.yaml:5: target: ", "expected http, sqs, kafka or pull"),
         ("batch.yaml:6: id: ", "\"Wrong Name\" is not allowed"),
         ("batch.yaml:11: ", "text that begins with * must stand in quotes"),
         (
@@ -132,13 +132,13 @@ schedules:
         ),
         // What seems to be missing beside a field that is not known may be meant by it.
         ("batch.yaml:18: colour: ", "no such field, expected catchUp"),
-        ("batch.yaml:20: target: ", "http, sqs or pull"),
+        ("batch.yaml:20: target: ", "http, sqs, kafka or pull"),
         ("batch.yaml:22: name: ", "excludes id"),
         ("batch.yaml:24: ", "a list is not allowed as a document"),
         ("batch.yaml:26: id: ", "is missing: write id: my-schedule"),
-        ("batch.yaml:26: target: ", "http, sqs or pull"),
+        ("batch.yaml:26: target: ", "http, sqs, kafka or pull"),
         ("batch.yaml:31: ", "id: is given twice: remove one of them"),
-        ("batch.yaml:34: target: ", "http, sqs or pull"),
+        ("batch.yaml:34: target: ", "http, sqs, kafka or pull"),
         ("batch.yaml:36: retry.max_attempts: ", "\"x\" is not allowed"),
         ("batch.yaml:37: schedules[1]: ", "expected an object"),
     ];

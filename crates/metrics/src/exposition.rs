@@ -256,6 +256,7 @@ impl Scrape {
             let kinds = [
                 ("http", &made.deliveries_http),
                 ("sqs", &made.deliveries_sqs),
+                ("kafka", &made.deliveries_kafka),
                 ("pull", &made.deliveries_pull),
             ];
             for (kind, counters) in kinds {
@@ -271,6 +272,7 @@ impl Scrape {
             &[
                 (&[("target", "http")], &made.delivery_http),
                 (&[("target", "sqs")], &made.delivery_sqs),
+                (&[("target", "kafka")], &made.delivery_kafka),
                 (&[("target", "pull")], &made.delivery_pull),
             ],
         )

@@ -32,9 +32,11 @@ pub(crate) struct Instruments {
     pub(crate) answer_to_fire: Histogram,
     pub(crate) deliveries_http: Counters<Delivered>,
     pub(crate) deliveries_sqs: Counters<Delivered>,
+    pub(crate) deliveries_kafka: Counters<Delivered>,
     pub(crate) deliveries_pull: Counters<Delivered>,
     pub(crate) delivery_http: Histogram,
     pub(crate) delivery_sqs: Histogram,
+    pub(crate) delivery_kafka: Histogram,
     pub(crate) delivery_pull: Histogram,
     pub(crate) events_ended: Counters<Outcome>,
     pub(crate) releases: Counters<ReleaseAnswer>,
@@ -66,9 +68,11 @@ impl Default for Instruments {
             lateness: [Histogram::lateness(), Histogram::lateness()],
             deliveries_http: Counters::default(),
             deliveries_sqs: Counters::default(),
+            deliveries_kafka: Counters::default(),
             deliveries_pull: Counters::default(),
             delivery_http: Histogram::calls(),
             delivery_sqs: Histogram::calls(),
+            delivery_kafka: Histogram::calls(),
             delivery_pull: Histogram::calls(),
             events_ended: Counters::default(),
             releases: Counters::default(),
@@ -215,6 +219,7 @@ impl Instruments {
         match kind {
             TargetKind::Http => (&self.deliveries_http, &self.delivery_http),
             TargetKind::Sqs => (&self.deliveries_sqs, &self.delivery_sqs),
+            TargetKind::Kafka => (&self.deliveries_kafka, &self.delivery_kafka),
             TargetKind::Pull => (&self.deliveries_pull, &self.delivery_pull),
         }
     }

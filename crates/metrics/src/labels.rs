@@ -72,6 +72,8 @@ pub enum TargetKind {
     Http,
     /// SQS.
     Sqs,
+    /// Kafka.
+    Kafka,
     /// Workers that pull.
     Pull,
 }
@@ -81,6 +83,7 @@ impl TargetKind {
         match target {
             Target::Http { .. } => Self::Http,
             Target::Sqs { .. } => Self::Sqs,
+            Target::Kafka { .. } => Self::Kafka,
             Target::Pull { .. } => Self::Pull,
         }
     }
@@ -211,7 +214,7 @@ impl CommitFailure {
 }
 
 labels!(Role: Master = "master", Emitter = "emitter", Handler = "handler");
-labels!(TargetKind: Http = "http", Sqs = "sqs", Pull = "pull");
+labels!(TargetKind: Http = "http", Sqs = "sqs", Kafka = "kafka", Pull = "pull");
 labels!(ReleaseAnswer: Released = "released", ComesAgain = "comes_again", AlreadyReleased = "already_released",
     Late = "late", Unknown = "unknown", Invalid = "invalid", Failed = "failed");
 labels!(TakenFrom: Nobody = "nobody", Dead = "dead", Itself = "itself");

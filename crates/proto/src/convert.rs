@@ -9,8 +9,10 @@ pub mod alert;
 pub mod calendar;
 mod check;
 pub mod event;
+mod headers;
 pub mod items;
 mod items_from;
+mod kafka;
 pub mod names;
 mod on_finish;
 pub mod payload;
@@ -26,9 +28,10 @@ use prost_types::{Duration, Timestamp};
 use tollgate_core::model::Pause;
 use tollgate_core::plan::PlanError;
 
+pub use headers::{hide_values, is_credential};
 pub use items_from::{is_list_elsewhere, list_headers};
 pub use names::Name;
-pub use target::{hide_all_headers, hide_headers, hide_values, is_credential, is_elsewhere};
+pub use target::{hide_all_headers, hide_headers, is_elsewhere};
 
 use crate::field::FieldError;
 use crate::v1;

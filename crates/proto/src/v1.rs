@@ -34,6 +34,31 @@ impl PullTarget {
     }
 }
 
+impl KafkaTarget {
+    /// As the core tells of it: its brokers.
+    pub fn address(&self) -> String {
+        self.bootstrap_servers.join(",")
+    }
+
+    /// For people: the topic, and its brokers.
+    pub fn shown(&self) -> String {
+        format!("{} at {}", self.topic, self.address())
+    }
+}
+
+impl std::fmt::Debug for KafkaTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KafkaTarget")
+            .field("bootstrap_servers", &self.bootstrap_servers)
+            .field("topic", &self.topic)
+            .field("key", &self.key)
+            .field("headers", &self.headers.keys())
+            .field("content_mode", &self.content_mode)
+            .field("deadline", &self.deadline)
+            .finish()
+    }
+}
+
 impl std::fmt::Debug for HttpItems {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HttpItems")

@@ -198,8 +198,7 @@ fn a_secret_is_kept_replaced_or_removed_and_never_shown() {
     };
     let secret = |schedule: &Schedule| match &schedule.target {
         Target::Http { http, .. } => http.secret.clone(),
-        Target::Sqs { .. } => None,
-        Target::Pull { .. } => None,
+        Target::Sqs { .. } | Target::Kafka { .. } | Target::Pull { .. } => None,
     };
     let stored = convert(&with(json!({"secret": SECRET})), None);
     assert_eq!(secret(&stored).as_deref(), Some(SECRET));

@@ -10,10 +10,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate_core::items::{Item, UNITS_MAX, to_lines};
 use tollgate_core::model::{
-    CatchUp, CheckAgain, FinishCondition, GapRule, Http2, HttpBatch, HttpItems, HttpTarget, ItemsFrom,
-    KeyRule, KeyRules, Limits, ListFormat, OnFinish, OnGuard, OverlapRule, PastPause, Pause, Payload, Policy,
-    Reclaim, ReleaseMode, RepeatRule, ResultItems, RetryPolicy, Schedule, SqsTarget, Target, Timing, Trigger,
-    TtlFrom,
+    CatchUp, CheckAgain, ContentMode, FinishCondition, GapRule, Http2, HttpBatch, HttpItems, HttpTarget,
+    ItemsFrom, KafkaTarget, KeyRule, KeyRules, Limits, ListFormat, OnFinish, OnGuard, OverlapRule, PastPause,
+    Pause, Payload, Policy, Reclaim, ReleaseMode, RepeatRule, ResultItems, RetryPolicy, Schedule, SqsTarget,
+    Target, Timing, Trigger, TtlFrom,
 };
 use tollgate_proto::convert::{Name, policy, schedule};
 use tollgate_proto::json::{from_json, to_json};
@@ -121,6 +121,25 @@ fn target() -> impl Strategy<Value = Target> {
                 Target::Sqs { sqs, release }
             }
         ),
+        (
+            of("[a-z0-9-]{1,9}"),
+            btree_map("x-[a-z]{1,2}", "[!-~]{0,9}", 0..3),
+            (5_000_i64..900_000),
+            release()
+        )
+            .prop_map(|(key, headers, deadline_ms, release)| {
+                let content_mode =
+                    if deadline_ms % 2 == 0 { ContentMode::Binary } else { ContentMode::Structured };
+                let kafka = KafkaTarget {
+                    bootstrap_servers: "a.example:9092,[::1]:9093".to_owned(),
+                    topic: "orders".to_owned(),
+                    key: key.map(|key| format!("{key}-{{key}}")),
+                    headers,
+                    content_mode,
+                    deadline_ms,
+                };
+                Target::Kafka { kafka, release }
+            }),
     ]
 }
 

@@ -40,6 +40,11 @@ fn visit<E>(
             visit(&format!("target.http.headers.{name}"), value)?;
         }
     }
+    if let Target::Kafka { kafka, .. } = target {
+        for (name, value) in &mut kafka.headers {
+            visit(&format!("target.kafka.headers.{name}"), value)?;
+        }
+    }
     if let Some(from) = payload.from.as_mut().filter(|from| !from.http.headers.is_empty()) {
         for (name, value) in &mut Arc::make_mut(from).http.headers {
             visit(&list_header_field(name), value)?;
@@ -63,6 +68,7 @@ pub fn has_sealed(target: &Target, payload: &Payload) -> bool {
             http.secret.as_deref().is_some_and(is_sealed)
                 || http.headers.values().any(|value| is_sealed(value))
         }
+        Target::Kafka { kafka, .. } => kafka.headers.values().any(|value| is_sealed(value)),
         Target::Sqs { .. } | Target::Pull { .. } => false,
     };
     let has_sealed = |headers: &BTreeMap<String, String>| headers.values().any(|value| is_sealed(value));
@@ -164,7 +170,7 @@ impl Keys {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
-    use tollgate_core::model::{HttpTarget, ReleaseMode};
+    use tollgate_core::model::{ContentMode, HttpTarget, KafkaTarget, ReleaseMode};
 
     use super::*;
     use crate::generate_line;
@@ -210,6 +216,27 @@ mod tests {
         assert_eq!(Some(&opened), parts().1.from.as_deref());
         keys.open_parts(UID, &mut target, &mut payload).unwrap();
         assert_eq!((target, payload), parts());
+    }
+
+    #[test]
+    fn headers_of_records_are_sealed_as_those_of_requests() {
+        let keys = Keys::parse(&generate_line("k").unwrap()).unwrap();
+        let kafka = KafkaTarget {
+            bootstrap_servers: "a:9092".to_owned(),
+            topic: "t".to_owned(),
+            key: None,
+            headers: [("x-api-key".to_owned(), "hidden".to_owned())].into(),
+            content_mode: ContentMode::Structured,
+            deadline_ms: KafkaTarget::DEADLINE_DEFAULT_MS,
+        };
+        let clear = Target::Kafka { kafka, release: ReleaseMode::Explicit };
+        let (mut target, mut payload) = (clear.clone(), Payload::default());
+        keys.seal_parts(UID, &mut target, &mut payload, None).unwrap();
+        assert!(has_sealed(&target, &payload) && !has_sealed(&clear, &payload));
+        let Target::Kafka { kafka, .. } = &target else { panic!("not Kafka") };
+        assert!(kafka.headers.values().all(|value| value.starts_with("enc:v1:k:")), "{:?}", kafka.headers);
+        keys.open_parts(UID, &mut target, &mut payload).unwrap();
+        assert_eq!(target, clear);
     }
 
     #[test]

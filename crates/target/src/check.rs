@@ -4,7 +4,7 @@
 //! The checks here need neither network nor configuration: whether a host may be reached is decided at each send.
 
 use http::{HeaderName, HeaderValue, Uri};
-use tollgate_core::model::{HttpTarget, SqsTarget, Target};
+use tollgate_core::model::{HttpTarget, KafkaTarget, SqsTarget, Target, is_key_template};
 
 use crate::signature::check_secret;
 
@@ -36,6 +36,7 @@ pub fn check_target(target: &Target) -> Result<(), String> {
     match target {
         Target::Http { http, .. } => check_http(http),
         Target::Sqs { sqs, .. } => check_sqs(sqs),
+        Target::Kafka { kafka, .. } => check_kafka(kafka),
         Target::Pull { pull, .. } => check_deadline(pull.deadline_ms()),
     }
 }
@@ -73,6 +74,37 @@ fn check_sqs(target: &SqsTarget) -> Result<(), String> {
         return Err("message_group_id: it is empty; leave it out, or name a group".to_owned());
     }
     check_deadline(target.deadline_ms)
+}
+
+fn check_kafka(target: &KafkaTarget) -> Result<(), String> {
+    for server in target.servers() {
+        if server_host(server).is_none() {
+            return Err(format!(
+                "bootstrap_servers: `{server}` is no host and port, such as kafka-1.example:9092"
+            ));
+        }
+    }
+    if !target.key.as_deref().is_none_or(is_key_template) {
+        return Err("key: it has braces that stand around no name of an event".to_owned());
+    }
+    check_deadline(target.deadline_ms)
+}
+
+/// The host of `host:port`, without brackets; none where a text is not that.
+pub(crate) fn server_host(server: &str) -> Option<&str> {
+    let (host, port) = server.rsplit_once(':')?;
+    let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    (!host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)).then_some(host)
+}
+
+/// Whether a Kafka broker is among those that targets may name.
+pub(crate) fn is_known_server(known: &[String], server: &str) -> bool {
+    known.iter().any(|one| one.eq_ignore_ascii_case(server))
+}
+
+/// Why nothing is sent to a broker that is not.
+pub(crate) fn not_known_server(server: &str) -> String {
+    format!("`{server}` is not among the brokers of the setting kafka_servers")
 }
 
 /// A region is part of a host name, so nothing else may stand in it.
@@ -190,5 +222,15 @@ mod tests {
         let sqs = r#"{"kind":"sqs","sqs":{"queue_url":"https://sqs.eu-west-1.amazonaws.com/1/q","region":"R","deadline_ms":5}}"#;
         assert_eq!(check_target(&target(&sqs.replace("\"R\"", "null"))), Ok(()));
         assert!(check_target(&target(sqs)).unwrap_err().contains("region"));
+        let kafka = r#"{"kind":"kafka","kafka":{"bootstrap_servers":"a:9092,[::1]:9","topic":"t","key":"{key}","deadline_ms":5000}}"#;
+        assert_eq!(check_target(&target(kafka)), Ok(()));
+        for (from, to, word) in [
+            (":9092", ":0", "bootstrap_servers"),
+            ("a:9092", "a", "bootstrap_servers"),
+            ("{key}", "{x}", "key:"),
+        ] {
+            let error = check_target(&target(&kafka.replace(from, to))).unwrap_err();
+            assert!(error.starts_with(word), "{error}");
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! Writes an event as a CloudEvents 1.0 JSON document (structured mode).
+//! Writes an event as a CloudEvents 1.0 JSON document (structured mode), or its attributes one by one (binary mode).
 //!
-//! In: a delivery. Out: bytes of one JSON object. The user's payload goes in as it was written, without being parsed
-//! again: it was checked when the schedule was written. Names of extension attributes are lower-case letters and
-//! digits, as the specification wants. What is not here: transport headers, signatures.
+//! In: a delivery. Out: bytes of one JSON object, or attributes. The user's payload goes in as it was written, without being
+//! parsed again: it was checked when the schedule was written. Names of extension attributes are lower-case letters and digits,
+//! as the specification wants. What is not here: transport headers, signatures.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -39,10 +39,32 @@ impl EventContext {
 
 /// The event of a delivery as JSON. `traceparent`: the extension attribute of that name.
 pub(crate) fn write(delivery: &Delivery, context: &EventContext, traceparent: Option<&str>) -> Vec<u8> {
-    let spec = &*delivery.spec;
-    let schedule @ [kind, namespace, kinds, id] = schedule_name(spec);
     let data = data(delivery);
     let mut event = Object::with_room(data.len() + 1024);
+    write_attributes(delivery, context, traceparent, &mut event);
+    if !data.is_empty() {
+        event.raw("data", &data);
+    }
+    event.end()
+}
+
+/// What takes the attributes of an event, in their order.
+pub(crate) trait Attributes {
+    /// An attribute whose value is a number.
+    fn number(&mut self, name: &'static str, value: u32);
+    /// An attribute whose value is the text of all parts.
+    fn text<const PARTS: usize>(&mut self, name: &'static str, parts: [&str; PARTS]);
+}
+
+/// Writes all attributes of a delivery's event. `traceparent`: the extension attribute of that name.
+pub(crate) fn write_attributes(
+    delivery: &Delivery,
+    context: &EventContext,
+    traceparent: Option<&str>,
+    event: &mut impl Attributes,
+) {
+    let spec = &*delivery.spec;
+    let schedule @ [kind, namespace, kinds, id] = schedule_name(spec);
     event.text("specversion", ["1.0"]);
     event.text("id", [delivery.event_id.as_str()]);
     event.text("source", [context.source.trim_end_matches('/'), "/", kind, namespace, kinds, id]);
@@ -65,7 +87,7 @@ pub(crate) fn write(delivery: &Delivery, context: &EventContext, traceparent: Op
         event.text("cursor", [cursor]);
     }
     if let Some(before) = delivery.predecessor.as_deref() {
-        predecessor(&mut event, spec, before);
+        predecessor(event, spec, before);
     }
     event.text("release", [if delivery.explicit_release { "explicit" } else { "on_response" }]);
     if let (true, Some(url)) = (delivery.explicit_release, &context.release_url) {
@@ -78,14 +100,10 @@ pub(crate) fn write(delivery: &Delivery, context: &EventContext, traceparent: Op
     if !key.is_empty() {
         event.text("key", [key]);
     }
-    if !data.is_empty() {
-        event.raw("data", &data);
-    }
-    event.end()
 }
 
 /// The run before, and how that ended: attributes of an event are flat.
-fn predecessor(event: &mut Object, spec: &RunSpec, before: &Predecessor) {
+fn predecessor(event: &mut impl Attributes, spec: &RunSpec, before: &Predecessor) {
     let run = format!("{:02x}-{}", before.shard, before.run);
     event.text("predecessor", ["namespaces/", &spec.namespace, "/runs/", &run]);
     let schedule = ["namespaces/", &spec.namespace, "/schedules/", &before.schedule_id];
@@ -97,7 +115,7 @@ fn predecessor(event: &mut Object, spec: &RunSpec, before: &Predecessor) {
 
 /// What an event carries: the payload of its schedule, over that what all events of its run carry, over that its item. Of objects
 /// each member counts where it stands last; anything else takes the place of what lies under it.
-fn data(delivery: &Delivery) -> Cow<'_, str> {
+pub(crate) fn data(delivery: &Delivery) -> Cow<'_, str> {
     let under = delivery.spec.payload.json.as_str();
     let Some(item) = &delivery.item else { return under.into() };
     let layers = [under, &item.payload, &item.data].into_iter().filter(|layer| !layer.is_empty());
@@ -158,13 +176,26 @@ impl Object {
         self.0.extend_from_slice(json.as_bytes());
     }
 
+    fn name(&mut self, name: &'static str) {
+        self.0.push(if self.0.is_empty() { b'{' } else { b',' });
+        self.0.push(b'"');
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.extend_from_slice(b"\":");
+    }
+
+    fn end(mut self) -> Vec<u8> {
+        self.0.push(b'}');
+        self.0
+    }
+}
+
+impl Attributes for Object {
     fn number(&mut self, name: &'static str, value: u32) {
         self.name(name);
         // A buffer takes all that is written into it.
         let _written = write!(self.0, "{value}");
     }
 
-    /// A member whose value is the text of all parts.
     fn text<const PARTS: usize>(&mut self, name: &'static str, parts: [&str; PARTS]) {
         self.name(name);
         self.0.push(b'"');
@@ -179,18 +210,6 @@ impl Object {
         }
         self.0.push(b'"');
     }
-
-    fn name(&mut self, name: &'static str) {
-        self.0.push(if self.0.is_empty() { b'{' } else { b',' });
-        self.0.push(b'"');
-        self.0.extend_from_slice(name.as_bytes());
-        self.0.extend_from_slice(b"\":");
-    }
-
-    fn end(mut self) -> Vec<u8> {
-        self.0.push(b'}');
-        self.0
-    }
 }
 
 #[cfg(test)]
@@ -199,7 +218,7 @@ mod tests {
 
     use std::borrow::Cow;
 
-    use super::{Object, laid_over, rfc3339};
+    use super::{Attributes as _, Object, laid_over, rfc3339};
 
     #[test]
     fn a_text_in_parts_is_written_as_the_whole() {

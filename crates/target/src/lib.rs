@@ -1,14 +1,17 @@
-//! Delivers events: one HTTP request, or one entry of an SQS batch, for each.
+//! Delivers events: one HTTP request, one entry of an SQS batch, or one Kafka record, for each.
 //!
-//! In: a [`Delivery`] whose acquisition has been committed. Out: a [`Sent`], always. The whole point is the difference
-//! between *refused* (proof that the consumer does not have the event, so its token may be freed) and *unclear* (it may have
-//! it, so the token stays); where in doubt, it is unclear. What is not here: retries, back-off, tokens: one call to
-//! [`Targets::send`] is at most one delivery. What is no event, the messages of alerts, goes by [`Post`].
+//! In: a [`Delivery`] whose acquisition has been committed. Out: a [`Sent`], always. The whole point is the difference between
+//! *refused* (proof that the consumer does not have the event, so its token may be freed) and *unclear* (it may have it, so the
+//! token stays); where in doubt, it is unclear. What is not here: retries, back-off, tokens: one call to [`Targets::send`] is at
+//! most one delivery. What is no event, the messages of alerts, goes by [`Post`]. Kafka is only there with the feature `kafka`
+//! ([`SPEAKS_KAFKA`]).
 
 mod address;
 mod check;
 mod cloud_event;
 mod http;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod leave;
 mod list;
 mod look;
@@ -46,6 +49,9 @@ use cloud_event::EventContext;
 use names::{Names, NoAddress};
 use opening::Opener;
 
+/// Whether this build sends to Kafka targets.
+pub const SPEAKS_KAFKA: bool = cfg!(feature = "kafka");
+
 /// How deliveries are made.
 #[derive(Clone, Debug)]
 pub struct TargetOptions {
@@ -69,6 +75,8 @@ pub struct TargetOptions {
     pub lookup: Lookup,
     /// The endpoints that SQS targets may name; any where absent. Each gets a request signed with the process's credentials.
     pub sqs_endpoints: Option<Vec<String>>,
+    /// The brokers that Kafka targets may name, as `host:port`; any where absent.
+    pub kafka_servers: Option<Vec<String>>,
     /// Stands before `/namespaces/{namespace}/schedules/{schedule}` in the event's `source`; may be empty.
     pub source: String,
     /// Where consumers can call ReleaseToken; `releaseurl` in events that wait for it.
@@ -93,6 +101,7 @@ impl Default for TargetOptions {
             lookups_max: 64,
             lookup: Lookup::default(),
             sqs_endpoints: None,
+            kafka_servers: None,
             source: String::new(),
             release_url: None,
             traces: Traces::default(),
@@ -136,11 +145,13 @@ pub enum TargetError {
     Client(#[source] reqwest::Error),
 }
 
-/// All targets. Clones share connections, pauses and SQS queues.
+/// All targets. Clones share connections, pauses, SQS queues and Kafka producers.
 #[derive(Clone, Debug)]
 pub struct Targets {
     http: Arc<http::Http>,
     sqs: Arc<sqs::Sqs>,
+    #[cfg(feature = "kafka")]
+    kafka: Arc<kafka::Kafka>,
     opener: Arc<Opener>,
     context: Arc<EventContext>,
 }
@@ -156,9 +167,18 @@ impl Targets {
         let names = options.names();
         let connect_timeout = options.connect_timeout();
         let http = http::Http::new(&options, connect_timeout, names.clone(), context.clone())?;
+        #[cfg(feature = "kafka")]
+        let kafka = Arc::new(kafka::Kafka::new(&options, names.clone(), context.clone()));
         let sqs = sqs::Sqs::new(&options, names, context.clone(), connect_timeout);
         let opener = Arc::new(Opener::new(options.keys));
-        Ok(Self { http: Arc::new(http), sqs: Arc::new(sqs), opener, context })
+        Ok(Self {
+            http: Arc::new(http),
+            sqs: Arc::new(sqs),
+            #[cfg(feature = "kafka")]
+            kafka,
+            opener,
+            context,
+        })
     }
 
     /// Delivers one event once, beginning now.
@@ -177,6 +197,20 @@ impl Targets {
             Target::Http { http, .. } => self.http.send(&delivery, http, &leave).await,
             // Boxed: its future is far larger, and every delivery would be moved about with room for it.
             Target::Sqs { sqs, .. } => Box::pin(self.sqs.send(&delivery, sqs, leave)).await,
+            #[cfg(feature = "kafka")]
+            Target::Kafka { kafka, .. } => Box::pin(self.kafka.send(&delivery, kafka, leave)).await,
+            #[cfg(not(feature = "kafka"))]
+            Target::Kafka { .. } => {
+                static SAID: std::sync::Once = std::sync::Once::new();
+                SAID.call_once(|| {
+                    let schedule = &*delivery.spec.schedule_id;
+                    tracing::error!(
+                        schedule,
+                        "there are Kafka targets, and this process was built without Kafka"
+                    );
+                });
+                not_sent("not sent: this process was built without Kafka, the feature `kafka`")
+            }
             Target::Pull { .. } => not_sent("not sent: workers take events of this target themselves"),
         }
     }

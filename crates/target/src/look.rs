@@ -10,6 +10,7 @@ use ::http::Uri;
 
 use crate::TargetOptions;
 use crate::address::{AddressRefused, Guard, GuardedNames};
+use crate::check::{is_known_server, not_known_server};
 use crate::names::{Names, NoAddress};
 
 /// Names that are looked up at once.
@@ -31,6 +32,7 @@ pub enum Fault {
 pub struct Look {
     names: GuardedNames,
     sqs_endpoints: Option<Vec<String>>,
+    kafka_servers: Option<Vec<String>>,
 }
 
 impl Look {
@@ -38,7 +40,11 @@ impl Look {
     pub fn new(options: &TargetOptions) -> Self {
         let guard = Guard::new(options.allow_private_addresses.clone());
         let names = Names::new(options.lookup.clone(), LOOKUPS_MAX, PATIENCE);
-        Self { names: GuardedNames { guard, names }, sqs_endpoints: options.sqs_endpoints.clone() }
+        Self {
+            names: GuardedNames { guard, names },
+            sqs_endpoints: options.sqs_endpoints.clone(),
+            kafka_servers: options.kafka_servers.clone(),
+        }
     }
 
     /// Why nothing would be sent to a URL, at the charge of a namespace. What is no URL is for others to refuse.
@@ -69,6 +75,14 @@ impl Look {
             _ => self.at(url, namespace).await,
         }
     }
+
+    /// As [`Self::at`], for `host:port` of a Kafka broker that a target names.
+    pub async fn at_kafka(&self, server: &str, namespace: &str) -> Option<Fault> {
+        match &self.kafka_servers {
+            Some(known) if !is_known_server(known, server) => Some(Fault::Refused(not_known_server(server))),
+            _ => self.at(&format!("kafka://{server}/"), namespace).await,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -93,7 +107,13 @@ mod tests {
             _ => Err(io::Error::other("failed to lookup: Name or service not known")),
         });
         let endpoints = Some(vec!["http://public:4566".to_owned()]);
-        Look::new(&TargetOptions { lookup, sqs_endpoints: endpoints, ..TargetOptions::default() })
+        let kafka_servers = Some(vec!["public:9092".to_owned(), "private:9092".to_owned()]);
+        Look::new(&TargetOptions {
+            lookup,
+            sqs_endpoints: endpoints,
+            kafka_servers,
+            ..TargetOptions::default()
+        })
     }
 
     #[tokio::test]
@@ -114,6 +134,11 @@ mod tests {
         assert_eq!(look.at_endpoint("http://public:4566/", "a").await, None);
         let fault = look.at_endpoint("http://other:4566", "a").await.unwrap();
         assert!(matches!(&fault, Fault::Refused(why) if why.contains("sqs_endpoints")), "{fault:?}");
+        assert_eq!(look.at_kafka("public:9092", "a").await, None);
+        for (server, word) in [("public:9093", "kafka_servers"), ("private:9092", "address")] {
+            let fault = look.at_kafka(server, "a").await.unwrap();
+            assert!(matches!(&fault, Fault::Refused(why) if why.contains(word)), "{server}: {fault:?}");
+        }
     }
 
     #[tokio::test]

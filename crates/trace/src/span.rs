@@ -79,6 +79,7 @@ pub(crate) fn fire(trace: &EventTrace, fired: &Fired<'_>) -> [Option<SpanData>; 
     let kind = match delivery.spec.target {
         Target::Http { .. } => ("http", SpanKind::Client),
         Target::Sqs { .. } => ("sqs", SpanKind::Producer),
+        Target::Kafka { .. } => ("kafka", SpanKind::Producer),
         Target::Pull { .. } => ("pull", SpanKind::Producer),
     };
     let mut fire = step("fire", SpanSubject::Fire, *fired_us);

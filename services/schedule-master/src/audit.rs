@@ -254,13 +254,14 @@ fn schedule_json(schedule: &Schedule, hide: bool) -> Value {
             REDACTED.clone_into(value);
         }
     }
-    if let Some(v1::target::Target::Http(http)) =
-        message.target.as_mut().and_then(|target| target.target.as_mut())
-    {
-        for (name, value) in &mut http.headers {
-            if hide || convert::is_credential(name) {
-                REDACTED.clone_into(value);
-            }
+    let headers = match message.target.as_mut().and_then(|target| target.target.as_mut()) {
+        Some(v1::target::Target::Http(http)) => Some(&mut http.headers),
+        Some(v1::target::Target::Kafka(kafka)) => Some(&mut kafka.headers),
+        _ => None,
+    };
+    for (name, value) in headers.into_iter().flatten() {
+        if hide || convert::is_credential(name) {
+            REDACTED.clone_into(value);
         }
     }
     proto_json::to_json(&message)
@@ -297,16 +298,20 @@ fn note_secrets(before: &Schedule, after: &Schedule, difference: &mut Map<String
         let headers = (&before.http.headers, &after.http.headers);
         note_headers("items_from.http.headers", headers, both, difference);
     }
-    let (before, after) = (&before.target, &after.target);
-    let (Target::Http { http: before, .. }, Target::Http { http: after, .. }) = (before, after) else {
-        return;
-    };
-    if let (Some(old), Some(new)) = (&before.secret, &after.secret)
-        && old != new
-    {
-        difference.insert("target.http.secret".to_owned(), both(old, new));
+    match (&before.target, &after.target) {
+        (Target::Http { http: before, .. }, Target::Http { http: after, .. }) => {
+            if let (Some(old), Some(new)) = (&before.secret, &after.secret)
+                && old != new
+            {
+                difference.insert("target.http.secret".to_owned(), both(old, new));
+            }
+            note_headers("target.http.headers", (&before.headers, &after.headers), both, difference);
+        }
+        (Target::Kafka { kafka: before, .. }, Target::Kafka { kafka: after, .. }) => {
+            note_headers("target.kafka.headers", (&before.headers, &after.headers), both, difference);
+        }
+        _ => {}
     }
-    note_headers("target.http.headers", (&before.headers, &after.headers), both, difference);
 }
 
 /// Says so of headers, where what they say is hidden.

@@ -3,7 +3,7 @@
 //! In: a message, and what is stored. Out: the schedule as it shall be with its compiled plan, or every refusal.
 //! Invariant: an interval's offset depends on the schedule's uid alone, so that it stays over updates.
 
-use tollgate_core::model::{Schedule, Timing};
+use tollgate_core::model::{Schedule, Target, Timing};
 use tollgate_core::plan::units::PolicyLimits;
 use tollgate_core::plan::{Plan, put_under};
 use tollgate_proto::convert::{self, Name, names};
@@ -24,14 +24,15 @@ pub(crate) struct Draft {
     pub(crate) plan: Plan,
 }
 
-/// What `message` describes, with the dates of its calendars; `uid` is for a schedule that is not stored yet. Its policy is not
-/// looked up. Secret parts are in clear, those of `stored` as well.
+/// What `message` describes, with the dates of its calendars; `uid` is for a schedule that is not stored yet; `speaks_kafka`:
+/// whether Kafka targets may be. Its policy is not looked up. Secret parts are in clear, those of `stored` as well.
 pub(crate) fn draft(
     message: &v1::Schedule,
     name: &Name,
     stored: Option<&Schedule>,
     uid: Uuid,
     calendars: &Calendars,
+    speaks_kafka: bool,
 ) -> Result<Draft, Vec<FieldError>> {
     let uid = stored.map_or(uid, |stored| stored.uid);
     let before = stored.map(|stored| &stored.timing);
@@ -44,6 +45,9 @@ pub(crate) fn draft(
         errors
     })?;
     refuse_envelopes(&schedule)?;
+    if matches!(schedule.target, Target::Kafka { .. }) && !speaks_kafka {
+        return Err(vec![no_kafka()]);
+    }
     let dates = calendars.give(&mut schedule.timing, &name.namespace, before);
     let plan = match (Plan::compile(&schedule.timing, uid.as_bytes()), dates) {
         (Ok(plan), Ok(())) => plan,
@@ -56,6 +60,12 @@ pub(crate) fn draft(
     schedule.uid = uid;
     schedule.timing.triggers = plan.resolved().to_vec();
     Ok(Draft { schedule, plan })
+}
+
+/// The refusal of a target that no process of this build could send to.
+fn no_kafka() -> FieldError {
+    let expected = "http, sqs or pull: this server was built without Kafka, the feature `kafka`";
+    FieldError::new("schedule.target.kafka", "", expected)
 }
 
 /// Everything that the planner refuses of a timing.
@@ -102,7 +112,7 @@ impl ScheduleMaster {
         let mut calendars = Calendars::default();
         let named = dates::named(message, &name.namespace);
         self.look_up_calendars(&mut calendars, &name.namespace, &named).await?;
-        let drafted = draft(message, name, stored, uid, &calendars);
+        let drafted = draft(message, name, stored, uid, &calendars, self.options().speaks_kafka);
         let asked = match &drafted {
             Ok(draft) => draft.schedule.policy.clone(),
             Err(_) => names::policy_within("schedule.policy", &name.namespace, &message.policy)

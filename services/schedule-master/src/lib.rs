@@ -55,7 +55,7 @@ use uuid::Uuid;
 pub use quota::{Quota, QuotaOverride, Quotas};
 pub use secrets::{Resealing, reseal};
 pub use tollgate_core::plan::shard_of;
-pub use warnings::{Address, AddressFault, AddressLook};
+pub use warnings::{Address, AddressFault, AddressKind, AddressLook};
 
 /// What an operator may choose.
 #[derive(Clone, Debug)]
@@ -75,6 +75,8 @@ pub struct Options {
     pub metrics: Metrics,
     /// What tells whether deliveries to an address would be refused.
     pub addresses: AddressLook,
+    /// Whether Kafka targets may be: handlers of the same build send to them.
+    pub speaks_kafka: bool,
     /// The policy that new ones of all namespaces get above them which name none, and whose namespace has none that adopts.
     pub root_policy: Option<tollgate_proto::convert::Name>,
 }
@@ -89,6 +91,7 @@ impl Default for Options {
             quotas: Quotas::default(),
             metrics: Metrics::default(),
             addresses: AddressLook::default(),
+            speaks_kafka: false,
             root_policy: None,
         }
     }

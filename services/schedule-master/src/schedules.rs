@@ -47,9 +47,13 @@ fn unseen_stays(
     if !stored.payload.items.is_empty() && !given("items") {
         return again("items");
     }
-    let Target::Http { http, .. } = &stored.target else { return Ok(()) };
-    for header in http.headers.keys() {
-        let field = format!("target.http.headers.{header}");
+    let (kind, headers) = match &stored.target {
+        Target::Http { http, .. } => ("http", &http.headers),
+        Target::Kafka { kafka, .. } => ("kafka", &kafka.headers),
+        Target::Sqs { .. } | Target::Pull { .. } => return Ok(()),
+    };
+    for header in headers.keys() {
+        let field = format!("target.{kind}.headers.{header}");
         if !given(&field) {
             return again(&field);
         }

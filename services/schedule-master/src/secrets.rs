@@ -277,11 +277,14 @@ pub(crate) fn refuse_envelopes(schedule: &Schedule) -> Result<(), Vec<FieldError
     let keys =
         keys.filter(|(_, item)| is_sealed(item.key)).map(|(at, _)| format!("schedule.items[{at}].key"));
     let headers = match &schedule.target {
-        Target::Http { http, .. } => Some(&http.headers),
+        Target::Http { http, .. } => Some(("http", &http.headers)),
+        Target::Kafka { kafka, .. } => Some(("kafka", &kafka.headers)),
         Target::Sqs { .. } | Target::Pull { .. } => None,
     };
-    let headers = headers.into_iter().flatten().filter(|(_, value)| is_sealed(value));
-    let headers = headers.map(|(name, _)| format!("schedule.target.http.headers.{name}"));
+    let headers =
+        headers.into_iter().flat_map(|(kind, headers)| headers.iter().map(move |header| (kind, header)));
+    let headers = headers.filter(|(_, (_, value))| is_sealed(value));
+    let headers = headers.map(|(kind, (name, _))| format!("schedule.target.{kind}.headers.{name}"));
     let expected = format!("a value that does not begin with {ENVELOPE}, which stands for a sealed one");
     let errors: Vec<FieldError> =
         headers.chain(keys).map(|field| FieldError::new(field, "", expected.clone())).collect();

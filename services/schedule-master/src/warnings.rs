@@ -28,12 +28,23 @@ const FIRST_NAMESPACE: &str = "default";
 /// Where something is to be sent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
-    /// The URL.
+    /// The URL; `host:port` of a Kafka broker.
     pub url: String,
-    /// Whether it is an SQS endpoint that a target names.
-    pub is_sqs_endpoint: bool,
+    /// What it is.
+    pub kind: AddressKind,
     /// Who pays for the look-up.
     pub namespace: String,
+}
+
+/// What an address is that a target names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AddressKind {
+    /// The URL of an HTTP server.
+    Url,
+    /// An SQS endpoint.
+    SqsEndpoint,
+    /// A Kafka broker.
+    KafkaServer,
 }
 
 /// Why nothing would be sent there.
@@ -144,37 +155,47 @@ pub(crate) fn address(field: &str, fault: AddressFault) -> v1::Warning {
 
 /// Where a schedule's events go and its lists are, with the fields that say so.
 pub(crate) fn addresses_of(schedule: &Schedule) -> Vec<(&'static str, Address)> {
-    let address = |url: &str, is_sqs_endpoint: bool| Address {
+    let address = |url: &str, kind: AddressKind| Address {
         url: url.to_owned(),
-        is_sqs_endpoint,
+        kind,
         namespace: schedule.namespace.clone(),
     };
-    let target = match &schedule.target {
-        Target::Http { http, .. } => Some(("schedule.target.http.url", address(&http.url, false))),
-        Target::Sqs { sqs, .. } => sqs
-            .endpoint_url
-            .as_ref()
-            .map(|endpoint| ("schedule.target.sqs.endpoint_url", address(endpoint, true))),
-        Target::Pull { .. } => None,
+    let target: Vec<(&'static str, Address)> = match &schedule.target {
+        Target::Http { http, .. } => {
+            vec![("schedule.target.http.url", address(&http.url, AddressKind::Url))]
+        }
+        Target::Sqs { sqs, .. } => {
+            let endpoint = sqs.endpoint_url.iter();
+            let named = |url: &String| address(url, AddressKind::SqsEndpoint);
+            endpoint.map(|url| ("schedule.target.sqs.endpoint_url", named(url))).collect()
+        }
+        Target::Kafka { kafka, .. } => {
+            let named = |server| address(server, AddressKind::KafkaServer);
+            let servers = kafka.servers();
+            servers.map(|server| ("schedule.target.kafka.bootstrap_servers", named(server))).collect()
+        }
+        Target::Pull { .. } => Vec::new(),
     };
     let list = schedule.payload.from.as_ref();
-    let list = list.map(|from| ("schedule.items_from.http.url", address(&from.http.url, false)));
+    let list = list.map(|from| ("schedule.items_from.http.url", address(&from.http.url, AddressKind::Url)));
     target.into_iter().chain(list).collect()
 }
 
 /// Where an alert's messages go, and the field that says so.
 pub(crate) fn address_of_alert(alert: &Alert) -> Option<(&'static str, Address)> {
-    let address = |url: &str, is_sqs_endpoint: bool| Address {
+    let address = |url: &str, kind: AddressKind| Address {
         url: url.to_owned(),
-        is_sqs_endpoint,
+        kind,
         namespace: alert.namespace.clone(),
     };
     match &alert.target {
-        AlertTarget::Http { http } => Some(("alert.target.http.url", address(&http.url, false))),
-        AlertTarget::Slack { slack } => Some(("alert.target.slack.url", address(&slack.url, false))),
+        AlertTarget::Http { http } => Some(("alert.target.http.url", address(&http.url, AddressKind::Url))),
+        AlertTarget::Slack { slack } => {
+            Some(("alert.target.slack.url", address(&slack.url, AddressKind::Url)))
+        }
         AlertTarget::Sqs { sqs } => {
             let endpoint = sqs.endpoint_url.as_ref()?;
-            Some(("alert.target.sqs.endpoint_url", address(endpoint, true)))
+            Some(("alert.target.sqs.endpoint_url", address(endpoint, AddressKind::SqsEndpoint)))
         }
     }
 }

@@ -118,6 +118,33 @@ async fn keys_that_come_later_leave_no_old_secret_in_the_log() {
 }
 
 #[tokio::test]
+async fn headers_of_records_are_hidden_in_the_log_and_a_change_is_told() {
+    let target = |tenant: &str, token: &str, team: &str| {
+        json!({"target": {"kafka": {"bootstrap_servers": ["127.0.0.1:9"], "topic": "orders",
+            "headers": {"authorization": token, "x-tenant": tenant, "x-team": team}}}})
+    };
+    for sealed in [false, true] {
+        let key = generate_line("k1").unwrap();
+        let keys = if sealed { Arc::new(Keys::parse(&key).unwrap()) } else { Options::default().keys };
+        let mut world = World::with(Options { keys, speaks_kafka: true, ..Options::default() }).await;
+        world.create("one", target("tenant-17", "Bearer abc", "blue")).await.unwrap();
+        world.update("one", target("tenant-18", "Bearer abd", "blue"), &[]).await.unwrap();
+        let latest = proto_json::to_json(&world.audit("").await[0])["difference"].clone();
+        let another = json!({"old": "redacted", "new": "redacted, another one"});
+        assert_eq!(latest["target.kafka.headers.authorization"], another, "{latest}");
+        if sealed {
+            assert_eq!(latest["target.kafka.headers.x-tenant"], another, "{latest}");
+        }
+        let stored = rows(&world).await;
+        let log = world.store.audit("default", &Default::default(), None, 100).await.unwrap();
+        let log: String = log.iter().map(|entry| entry.difference.to_string()).collect();
+        assert!(log.contains("redacted") && !log.contains("Bearer"), "{log}");
+        assert_eq!(log.contains("tenant-1"), !sealed, "{log}");
+        assert!(!sealed || !(stored.contains("Bearer") || stored.contains("tenant-1")), "{stored}");
+    }
+}
+
+#[tokio::test]
 async fn without_its_key_a_schedule_is_listed_and_not_changed() {
     let (old, new) = (generate_line("k1").unwrap(), generate_line("k2").unwrap());
     let mut world = World::with(options(&old)).await;

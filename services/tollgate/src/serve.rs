@@ -355,6 +355,7 @@ fn target_options(config: &ServeConfig, auth: Auth, files: Files) -> TargetOptio
     TargetOptions {
         allow_private_addresses: config.private_addresses(auth),
         sqs_endpoints: config.allowed_endpoints(auth),
+        kafka_servers: config.allowed_servers(auth),
         connections_max: files.targets_max,
         retry_after_max_ms: config.retry_after_max_s * 1_000,
         ..TargetOptions::default()
@@ -369,7 +370,7 @@ fn ways(options: TargetOptions) -> anyhow::Result<(Targets, Post, ListClient)> {
     let of_alerts = TargetOptions { connections_max: ALERT_CONNECTIONS, lookups_max: 8, ..options.clone() };
     let lists = ListClient::new(&of_alerts).context("cannot set up the fetching of lists")?;
     let post = Post::new(of_alerts).context("cannot set up messages of alerts")?;
-    Ok((Targets::new(options).context("cannot set up HTTP and SQS")?, post, lists))
+    Ok((Targets::new(options).context("cannot set up HTTP, SQS and Kafka")?, post, lists))
 }
 
 fn handler_options(
@@ -424,6 +425,7 @@ fn master_options(
 ) -> tollgate_schedule_master::Options {
     tollgate_schedule_master::Options {
         addresses: looks::of(targets),
+        speaks_kafka: tollgate_target::SPEAKS_KAFKA,
         retention_s: i64::from(config.retention_days) * 86_400,
         metrics: metrics.clone(),
         keys: keys.clone(),

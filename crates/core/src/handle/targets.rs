@@ -45,7 +45,7 @@ impl Told {
 pub struct TargetGauge {
     /// The namespace whose events go there.
     pub namespace: String,
-    /// Scheme, host and port, or the queue's URL; none: the targets of the namespace that are not told apart.
+    /// Scheme, host and port, the queue's URL, or Kafka's brokers; none: the targets of the namespace that are not told apart.
     pub target: Option<String>,
     /// Events in flight: under way, or at a consumer.
     pub held: u64,

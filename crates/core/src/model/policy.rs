@@ -127,7 +127,7 @@ pub enum Reclaim {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TtlFrom {
-    /// Delivery for HTTP, first heartbeat for SQS.
+    /// Delivery for HTTP, first heartbeat for SQS and Kafka.
     #[default]
     TargetDefault,
     /// The moment of delivery.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::ItemsFrom;
+use super::kafka::KafkaTarget;
 use super::origin::origin;
 use super::pull::PullTarget;
 
@@ -16,7 +17,7 @@ pub enum ReleaseMode {
     /// EXPLICIT under a policy and for workers that pull, else ON_RESPONSE.
     #[default]
     TargetDefault,
-    /// When the target has accepted the event (an HTTP answer 2xx, an SQS entry taken).
+    /// When the target has accepted the event (an HTTP answer 2xx, an SQS entry taken, a Kafka record acknowledged).
     OnResponse,
     /// When the consumer calls ReleaseToken.
     Explicit,
@@ -146,6 +147,14 @@ pub enum Target {
         #[serde(default)]
         release: ReleaseMode,
     },
+    /// A CloudEvent as a Kafka record.
+    Kafka {
+        /// Where to.
+        kafka: KafkaTarget,
+        /// When the token comes back.
+        #[serde(default)]
+        release: ReleaseMode,
+    },
     /// A CloudEvent for a worker that takes it.
     Pull {
         /// From where.
@@ -159,7 +168,10 @@ pub enum Target {
 impl Target {
     /// Whether an event of this target holds its token until the consumer releases it.
     pub fn releases_explicitly(&self, has_policy: bool) -> bool {
-        let (Self::Http { release, .. } | Self::Sqs { release, .. } | Self::Pull { release, .. }) = self;
+        let (Self::Http { release, .. }
+        | Self::Sqs { release, .. }
+        | Self::Kafka { release, .. }
+        | Self::Pull { release, .. }) = self;
         match release {
             ReleaseMode::Explicit => true,
             ReleaseMode::OnResponse => false,
@@ -173,15 +185,18 @@ impl Target {
         match self {
             Self::Http { http, .. } => http.deadline_ms,
             Self::Sqs { sqs, .. } => sqs.deadline_ms,
+            Self::Kafka { kafka, .. } => kafka.deadline_ms,
             Self::Pull { pull, .. } => pull.deadline_ms(),
         }
     }
 
-    /// What fails as one: scheme, host and port of a URL, or a queue; with what it requires, where workers pull from it.
+    /// What fails as one: scheme, host and port of a URL, a queue, or Kafka's brokers; with what it requires, where workers pull
+    /// from it.
     pub fn address(&self) -> &str {
         match self {
             Self::Http { http, .. } => origin(&http.url),
             Self::Sqs { sqs, .. } => &sqs.queue_url,
+            Self::Kafka { kafka, .. } => &kafka.bootstrap_servers,
             Self::Pull { pull, .. } => pull.address(),
         }
     }
@@ -189,7 +204,7 @@ impl Target {
     /// The queue from which workers take its events, where they do.
     pub fn pull(&self) -> Option<&PullTarget> {
         match self {
-            Self::Http { .. } | Self::Sqs { .. } => None,
+            Self::Http { .. } | Self::Sqs { .. } | Self::Kafka { .. } => None,
             Self::Pull { pull, .. } => Some(pull),
         }
     }
@@ -198,7 +213,7 @@ impl Target {
     pub fn queues(&self) -> bool {
         match self {
             Self::Http { .. } | Self::Pull { .. } => false,
-            Self::Sqs { .. } => true,
+            Self::Sqs { .. } | Self::Kafka { .. } => true,
         }
     }
 }

@@ -21,6 +21,18 @@ fn sqs() -> Target {
     Target::Sqs { sqs, release: ReleaseMode::TargetDefault }
 }
 
+fn kafka() -> Target {
+    let kafka = KafkaTarget {
+        bootstrap_servers: "kafka.example:9092".into(),
+        topic: "t".into(),
+        key: None,
+        headers: [].into(),
+        content_mode: ContentMode::Structured,
+        deadline_ms: KafkaTarget::DEADLINE_DEFAULT_MS,
+    };
+    Target::Kafka { kafka, release: ReleaseMode::TargetDefault }
+}
+
 #[test]
 fn held_then_suspect_then_reclaimed_and_tried_again() {
     let p = policy(1, at_most(1));
@@ -146,6 +158,7 @@ fn the_policy_may_say_from_when_the_time_counts() {
         (TtlFrom::Delivery, sqs(), 60),
         (TtlFrom::FirstHeartbeat, spec(1, None).target, 600),
         (TtlFrom::TargetDefault, sqs(), 600),
+        (TtlFrom::TargetDefault, kafka(), 600),
         (TtlFrom::TargetDefault, spec(1, None).target, 60),
     ] {
         let p = Policy { ttl_from, ..policy(1, at_most(1)) };

@@ -23,6 +23,7 @@ fn deadline_us(target: &Target) -> i64 {
         * match target {
             Target::Http { http, .. } => http.deadline_ms,
             Target::Sqs { sqs, .. } => sqs.deadline_ms,
+            Target::Kafka { kafka, .. } => kafka.deadline_ms,
             Target::Pull { pull, .. } => pull.deadline_ms(),
         }
 }

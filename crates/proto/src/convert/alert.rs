@@ -5,7 +5,8 @@ use tollgate_core::model::{Alert, AlertRuns, AlertTarget, AlertTroubles, SlackTa
 use uuid::Uuid;
 
 use super::check::Check;
-use super::target::{HIDDEN, URL, http, http_to_message, is_url, origin, sqs, sqs_to_message};
+use super::headers::HIDDEN;
+use super::target::{URL, http, http_to_message, is_url, origin, sqs, sqs_to_message};
 use super::trouble::{kind_of_word, word_of_kind};
 use super::{Name, duration_of_ms, names, timestamp};
 use crate::field::FieldError;

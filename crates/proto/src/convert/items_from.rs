@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tollgate_core::model::{HttpItems, ItemsFrom, ListFormat};
 
 use super::check::Check;
-use super::target::{self, headers, kept, origin, shown_headers, url};
+use super::headers::{headers, kept, shown_headers};
+use super::target::{self, origin, url};
 use super::{duration_of_ms, duration_of_s};
 use crate::v1;
 use crate::v1::items_from::Source;

@@ -1,6 +1,5 @@
 //! Decides where events may go. Whether an address may be reached is decided at every send, not here.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use base64::Engine as _;
@@ -8,7 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use tollgate_core::model::{Http2, HttpBatch, HttpTarget, ReleaseMode, SqsTarget, Target};
 
 use super::check::Check;
-use super::{duration_of_ms, work};
+use super::headers::{headers, hide_values, kept, shown_headers};
+use super::{duration_of_ms, kafka, work};
 use crate::v1;
 use crate::v1::target::Target as Kind;
 
@@ -17,28 +17,10 @@ pub(super) const DEADLINE_MS: RangeInclusive<i64> = 1..=15 * 60_000;
 const HTTP_DEADLINE_MS: i64 = 30_000;
 const SQS_DEADLINE_MS: i64 = 10_000;
 const URL_MAX_BYTES: usize = 2_048;
-const HEADERS_MAX: usize = 64;
-const HEADER_VALUE_MAX_BYTES: usize = 4_096;
 const GROUP_MAX_BYTES: usize = 128;
 const REGION_MAX_BYTES: usize = 64;
 /// What a schedule without a target is told.
-const NONE: &str = "http, sqs or pull, such as {http: {url: \"http://127.0.0.1:8080/\"}}";
-/// Stands for the value of a header that is likely to be a credential where a target is shown; given back, it keeps
-/// what is stored.
-pub(super) const HIDDEN: &str = "***";
-/// What the service sets itself, in lower case.
-const HEADERS_OWN: [&str; 9] = [
-    "content-type",
-    "content-length",
-    "host",
-    "transfer-encoding",
-    "connection",
-    "upgrade",
-    "te",
-    "trailer",
-    "expect",
-];
-
+const NONE: &str = "http, sqs, kafka or pull, such as {http: {url: \"http://127.0.0.1:8080/\"}}";
 /// The target of a schedule. A secret or header value that the message says to keep is taken from `stored`.
 pub(super) fn to_core(
     check: &mut Check,
@@ -68,6 +50,13 @@ pub(super) fn to_core(
             Some(Target::Http { http: http(check, given, stored), release })
         }
         Some(Kind::Sqs(given)) => Some(Target::Sqs { sqs: sqs(check, given), release }),
+        Some(Kind::Kafka(given)) => {
+            let stored = match stored {
+                Some(Target::Kafka { kafka, .. }) => Some(kafka),
+                _ => None,
+            };
+            Some(Target::Kafka { kafka: kafka::target(check, given, stored), release })
+        }
         Some(Kind::Pull(given)) => Some(Target::Pull { pull: work::target(check, given), release }),
     }
 }
@@ -182,57 +171,6 @@ fn secret(check: &mut Check, message: &v1::HttpTarget, stored: Stored<'_>) -> Op
     Some(message.secret.clone())
 }
 
-/// Headers that a request may have, in `field`.
-pub(super) fn headers(check: &mut Check, field: &str, headers: &BTreeMap<String, String>) {
-    if headers.len() > HEADERS_MAX {
-        check.refuse(field, headers.len(), format!("at most {HEADERS_MAX} headers"));
-    }
-    let mut seen = std::collections::BTreeSet::new();
-    for (name, value) in headers {
-        let lower = name.to_ascii_lowercase();
-        if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-            check.refuse(field, name, "header names of letters, digits and !#$%&'*+-.^_`|~");
-        } else if HEADERS_OWN.contains(&lower.as_str()) || lower.starts_with("webhook-") {
-            check.refuse(field, name, "other headers: this one is set by the service");
-        } else if !seen.insert(lower) {
-            check.refuse(field, name, "each header once; upper and lower case are the same");
-        }
-        if value.len() > HEADER_VALUE_MAX_BYTES || http::HeaderValue::from_str(value).is_err() {
-            // The value may be a credential.
-            check.refuse(
-                &format!("{field}.{name}"),
-                "",
-                format!("at most {HEADER_VALUE_MAX_BYTES} bytes of visible ASCII and blanks"),
-            );
-        }
-    }
-}
-
-/// The headers, with what is stored for those that were given as they are shown. `elsewhere`: why what is stored does not go
-/// there.
-pub(super) fn kept(
-    check: &mut Check,
-    field: &str,
-    given: &BTreeMap<String, String>,
-    (stored, elsewhere): (Option<&BTreeMap<String, String>>, Option<&str>),
-) -> BTreeMap<String, String> {
-    let mut headers = given.clone();
-    for (name, value) in headers.iter_mut().filter(|(_, value)| *value == HIDDEN) {
-        let field = format!("{field}.{name}");
-        match (stored.and_then(|stored| stored.get(name)), elsewhere) {
-            (Some(before), None) => before.clone_into(value),
-            // Stored as it looks.
-            (Some(before), Some(_)) if before == HIDDEN => {}
-            (Some(_), Some(why)) => check.refuse(&field, HIDDEN, format!("the value itself, {why}")),
-            (None, _) if is_credential(name) => {
-                check.refuse(&field, HIDDEN, "the value itself, because none is stored that this could keep");
-            }
-            (None, _) => {}
-        }
-    }
-    headers
-}
-
 /// The scheme, host and port of a URL; none of a text that is none.
 pub(super) fn origin(url: &str) -> Option<(String, String, u16)> {
     let uri: http::Uri = url.parse().ok()?;
@@ -241,7 +179,8 @@ pub(super) fn origin(url: &str) -> Option<(String, String, u16)> {
     Some((scheme, uri.host()?.to_ascii_lowercase(), port))
 }
 
-/// Whether a target leads elsewhere than the one that is stored: to another scheme, host or port, or another queue.
+/// Whether a target leads elsewhere than the one that is stored: to another scheme, host or port, another queue, or another
+/// topic.
 pub fn is_elsewhere(stored: &Target, given: &v1::Target) -> bool {
     match (stored, &given.target) {
         (Target::Http { http, .. }, Some(Kind::Http(given))) => origin(&http.url) != origin(&given.url),
@@ -249,6 +188,7 @@ pub fn is_elsewhere(stored: &Target, given: &v1::Target) -> bool {
             sqs.queue_url != given.queue_url
                 || sqs.endpoint_url.as_deref().unwrap_or_default() != given.endpoint_url
         }
+        (Target::Kafka { kafka, .. }, Some(Kind::Kafka(given))) => kafka::is_elsewhere(kafka, given),
         (Target::Pull { pull, .. }, Some(Kind::Pull(given))) => pull.queue() != given.queue,
         _ => true,
     }
@@ -256,25 +196,16 @@ pub fn is_elsewhere(stored: &Target, given: &v1::Target) -> bool {
 
 /// Hides the values of all headers of a target, as those of credentials are hidden anyway.
 pub fn hide_headers(target: &mut v1::Target) {
-    if let Some(Kind::Http(http)) = &mut target.target {
-        hide_all_headers(http);
+    match &mut target.target {
+        Some(Kind::Http(http)) => hide_all_headers(http),
+        Some(Kind::Kafka(kafka)) => hide_values(&mut kafka.headers),
+        Some(Kind::Sqs(_) | Kind::Pull(_)) | None => {}
     }
 }
 
 /// Hides the values of all headers of an HTTP target.
 pub fn hide_all_headers(http: &mut v1::HttpTarget) {
     hide_values(&mut http.headers);
-}
-
-/// Hides what headers say.
-pub fn hide_values(headers: &mut BTreeMap<String, String>) {
-    headers.values_mut().for_each(|value| HIDDEN.clone_into(value));
-}
-
-/// Whether a header's value is likely to be a credential, by the header's name.
-pub fn is_credential(header: &str) -> bool {
-    let header = header.to_ascii_lowercase();
-    ["auth", "cookie", "key", "secret", "token", "password"].iter().any(|word| header.contains(word))
 }
 
 /// An SQS target, of a schedule or an alert.
@@ -352,6 +283,7 @@ pub(super) fn to_message(target: &Target) -> v1::Target {
     let (kind, release) = match target {
         Target::Http { http, release } => (Kind::Http(http_to_message(http)), release),
         Target::Sqs { sqs, release } => (Kind::Sqs(sqs_to_message(sqs)), release),
+        Target::Kafka { kafka, release } => (Kind::Kafka(kafka::to_message(kafka)), release),
         Target::Pull { pull, release } => (Kind::Pull(work::to_message(pull)), release),
     };
     let release = match release {
@@ -360,15 +292,6 @@ pub(super) fn to_message(target: &Target) -> v1::Target {
         ReleaseMode::Explicit => v1::ReleaseMode::Explicit,
     };
     v1::Target { target: Some(kind), release: release.into() }
-}
-
-/// Headers as callers see them.
-pub(super) fn shown_headers(headers: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let shown = |(name, value): (&String, &String)| {
-        let value = if is_credential(name) { HIDDEN } else { value };
-        (name.clone(), value.to_owned())
-    };
-    headers.iter().map(shown).collect()
 }
 
 /// An HTTP target as callers see it.

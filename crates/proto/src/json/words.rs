@@ -119,6 +119,13 @@ const WORDS: &[(&str, &[&str], Meant)] = &[
     ("HttpTarget", &["endpoint", "uri", "address"], Field("url")),
     ("SqsTarget", &["url", "queue", "queuename", "arn", "queuearn"], Field("queue_url")),
     ("SqsTarget", &["endpoint"], Field("endpoint_url")),
+    (
+        "KafkaTarget",
+        &["brokers", "servers", "bootstrap", "bootstrapserver", "hosts"],
+        Field("bootstrap_servers"),
+    ),
+    ("KafkaTarget", &["partitionkey", "messagekey", "recordkey"], Field("key")),
+    ("KafkaTarget", &["timeout", "deliverytimeout"], Field("deadline")),
     ("RetryPolicy", &["retries", "attempts", "max", "count", "maxretries", "limit"], Field("max_attempts")),
     ("RetryPolicy", &["backoff", "delay", "wait", "initialbackoff"], Field("min_backoff")),
     ("ScheduleItem", &["payload", "body", "value"], Field("data")),

@@ -13,9 +13,11 @@ mod http2;
 mod http_answers;
 mod http_crowd;
 mod http_failures;
+mod kafka;
 mod leave;
 mod neighbours;
 mod post;
+#[cfg_attr(feature = "kafka", expect(dead_code, reason = "what the tests of Kafka targets use"))]
 mod samples;
 mod server;
 mod sqs_answers;

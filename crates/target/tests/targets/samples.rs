@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tollgate_core::model::{
-    Delivery, EventKeyring, EventRef, HttpTarget, OverlapRule, Payload, ReleaseMode, RunId, RunSpec, Sent,
-    SqsTarget, Target,
+    ContentMode, Delivery, EventKeyring, EventRef, HttpTarget, KafkaTarget, OverlapRule, Payload,
+    ReleaseMode, RunId, RunSpec, Sent, SqsTarget, Target,
 };
 use tollgate_target::{PrivateAddresses, TargetOptions, Targets};
 use uuid::Uuid;
@@ -35,6 +35,17 @@ pub(crate) fn sqs(queue_url: impl Into<String>, endpoint_url: impl Into<String>)
         message_group_id: None,
         group_by_key: false,
         deadline_ms: 10_000,
+    }
+}
+
+pub(crate) fn kafka(bootstrap_servers: impl Into<String>) -> KafkaTarget {
+    KafkaTarget {
+        bootstrap_servers: bootstrap_servers.into(),
+        topic: "orders".to_owned(),
+        key: None,
+        headers: [].into(),
+        content_mode: ContentMode::Structured,
+        deadline_ms: 20_000,
     }
 }
 
@@ -92,6 +103,12 @@ impl From<HttpTarget> for AnyTarget {
 impl From<SqsTarget> for AnyTarget {
     fn from(sqs: SqsTarget) -> Self {
         Self(Target::Sqs { sqs, release: ReleaseMode::TargetDefault })
+    }
+}
+
+impl From<KafkaTarget> for AnyTarget {
+    fn from(kafka: KafkaTarget) -> Self {
+        Self(Target::Kafka { kafka, release: ReleaseMode::TargetDefault })
     }
 }
 

@@ -205,6 +205,7 @@ fn goes_to(schedule: &v1::Schedule) -> Cow<'_, str> {
     match schedule.target.as_ref().and_then(|target| target.target.as_ref()) {
         Some(v1::target::Target::Http(http)) => http.url.as_str().into(),
         Some(v1::target::Target::Sqs(sqs)) => sqs.queue_url.as_str().into(),
+        Some(v1::target::Target::Kafka(kafka)) => kafka.shown().into(),
         Some(v1::target::Target::Pull(pull)) => pull.address().into(),
         None => "nowhere".into(),
     }

@@ -339,6 +339,7 @@ fn goes_to(visit: &Visit, target: Option<&v1::target::Target>) -> Markup {
         @match target {
             Some(v1::target::Target::Http(http)) => { code { "POST " (http.url) } }
             Some(v1::target::Target::Sqs(sqs)) => { code { (sqs.queue_url) } }
+            Some(v1::target::Target::Kafka(kafka)) => { code { (kafka.shown()) } }
             Some(v1::target::Target::Pull(pull)) => {
                 "workers that take events of " a href=(workers(&visit.ns, &pull.queue)) { (pull.queue) }
                 @if !pull.requires.is_empty() { ", with " code { (pull.requires.join(", ")) } }

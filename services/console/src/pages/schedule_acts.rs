@@ -259,6 +259,7 @@ async fn trigger(visit: &Visit, schedule: &v1::Schedule, wanted: &v1::TriggerSch
     let target = match schedule.target.as_ref().and_then(|target| target.target.as_ref()) {
         Some(v1::target::Target::Http(http)) => http.url.clone(),
         Some(v1::target::Target::Sqs(sqs)) => sqs.queue_url.clone(),
+        Some(v1::target::Target::Kafka(kafka)) => kafka.shown(),
         Some(v1::target::Target::Pull(pull)) => pull.address(),
         None => String::new(),
     };

@@ -41,6 +41,10 @@ const HTTP2: &[(&str, &str)] = &[
     ("HTTP2_PRIOR_KNOWLEDGE", "always, without TLS: its server is known to speak it"),
     ("HTTP2_NEVER", "never"),
 ];
+const CONTENT_MODE: &[(&str, &str)] = &[
+    ("", "a whole document as the value (the default)"),
+    ("KAFKA_CONTENT_MODE_BINARY", "its data as the value, its attributes as headers"),
+];
 const OVERLAP: &[(&str, &str)] = &[
     ("", "both run (the default)"),
     ("OVERLAP_ALLOW", "both run"),
@@ -248,7 +252,7 @@ pub(crate) const SCHEDULE: &[Group] = &[
             line(
                 "target.http.url",
                 "HTTP: URL",
-                "http://consumer.example:8080/events; one of the three: this, an SQS queue, or workers.",
+                "http://consumer.example:8080/events; one of the four: this, an SQS queue, a Kafka topic, or workers.",
             ),
             of_kind(
                 Kind::Secret,
@@ -261,6 +265,13 @@ pub(crate) const SCHEDULE: &[Group] = &[
                 "SQS: queue URL",
                 "The queue as AWS names it; one that ends in .fifo keeps its order.",
             ),
+            of_kind(
+                Kind::List,
+                "target.kafka.bootstrap_servers",
+                "Kafka: brokers",
+                "Some of them, one on each line: kafka-1.example:9092",
+            ),
+            line("target.kafka.topic", "Kafka: topic", "orders"),
             line(
                 "target.pull.queue",
                 "Workers: queue",
@@ -312,6 +323,24 @@ pub(crate) const SCHEDULE: &[Group] = &[
             line("target.sqs.endpoint_url", "SQS: endpoint", "For emulators."),
             line("target.sqs.message_group_id", "SQS: message group", "Of a FIFO queue."),
             line("target.sqs.deadline", "SQS: answer within", "10s by default."),
+            line(
+                "target.kafka.key",
+                "Kafka: key of records",
+                "{key} where empty: the event's own, such as a tenant.",
+            ),
+            of_kind(
+                Kind::Pairs,
+                "target.kafka.headers",
+                "Kafka: headers",
+                "name=value, one on each line; *** keeps what is stored.",
+            ),
+            of_kind(
+                Kind::Choice(CONTENT_MODE),
+                "target.kafka.content_mode",
+                "Kafka: an event is",
+                "By the CloudEvents binding for Kafka.",
+            ),
+            line("target.kafka.deadline", "Kafka: acknowledge within", "30s by default; 5s at least."),
             line(
                 "target.pull.deadline",
                 "Workers: accept within",

@@ -157,6 +157,7 @@ fn goes_to(target: Option<&v1::target::Target>, address: &str) -> bool {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']))
         }
         Some(v1::target::Target::Sqs(sqs)) => sqs.queue_url == address,
+        Some(v1::target::Target::Kafka(kafka)) => kafka.address() == address,
         Some(v1::target::Target::Pull(pull)) => pull.address() == address,
         None => false,
     }

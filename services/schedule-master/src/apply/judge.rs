@@ -282,7 +282,8 @@ impl ScheduleMaster {
         let sealed = |error: SecretError| vec![FieldError::new("schedule", "", error.to_string())];
         let mut opened = stored.map(|stored| self.opened(stored)).transpose().map_err(sealed)?;
         let is_changing = opened.as_mut().is_some_and(|opened| calendars.change(opened));
-        let drafted = draft(message, &reference.name, opened.as_ref(), self.new_id(at_us), &calendars.known);
+        let (uid, speaks_kafka) = (self.new_id(at_us), self.options().speaks_kafka);
+        let drafted = draft(message, &reference.name, opened.as_ref(), uid, &calendars.known, speaks_kafka);
         let mut errors = Vec::new();
         errors.extend(stale("schedule.etag", &message.etag, stored.map(|stored| stored.generation)).err());
         let policy = names::policy_within("schedule.policy", &reference.name.namespace, &message.policy).ok();

@@ -111,6 +111,7 @@ fn target(target: Option<&v1::Target>) -> String {
     match target.and_then(|target| target.target.as_ref()) {
         Some(v1::target::Target::Http(http)) => http.url.clone(),
         Some(v1::target::Target::Sqs(sqs)) => sqs.queue_url.clone(),
+        Some(v1::target::Target::Kafka(kafka)) => kafka.shown(),
         Some(v1::target::Target::Pull(pull)) => pull.address(),
         None => String::new(),
     }

@@ -144,6 +144,8 @@ pub(crate) struct ServeConfig {
     pub(crate) retry_after_max_s: i64,
     /// The endpoints that SQS targets may name; by `auth` where there are none.
     pub(crate) sqs_endpoints: Vec<String>,
+    /// The brokers that Kafka targets may name; by `auth` where there are none.
+    pub(crate) kafka_servers: Vec<String>,
     /// File with the keys that seal secrets at rest; `secret_keys` where absent.
     pub(crate) secret_keys_file: Option<String>,
     /// Such keys themselves, from the environment only.
@@ -198,6 +200,7 @@ impl Default for ServeConfig {
             target_connections_max: None,
             retry_after_max_s: 86_400,
             sqs_endpoints: Vec::new(),
+            kafka_servers: Vec::new(),
             secret_keys_file: None,
             secret_keys: Keys::default(),
             quotas: Quotas { each: QUOTA, ..Quotas::default() },
@@ -221,6 +224,11 @@ impl ServeConfig {
     /// The endpoints that SQS targets may name; any where absent.
     pub(crate) fn allowed_endpoints(&self, auth: Auth) -> Option<Vec<String>> {
         (auth.asks() || !self.sqs_endpoints.is_empty()).then(|| self.sqs_endpoints.clone())
+    }
+
+    /// The brokers that Kafka targets may name; any where absent.
+    pub(crate) fn allowed_servers(&self, auth: Auth) -> Option<Vec<String>> {
+        (auth.asks() || !self.kafka_servers.is_empty()).then(|| self.kafka_servers.clone())
     }
 
     /// What the port speaks.

@@ -15,7 +15,7 @@ use tollgate_target::PrivateAddresses;
 use super::{LogFormat, ServeConfig};
 use words::{
     advertise, auth, duration, endpoints, filter, joined, log_format, maybe, number, otlp_endpoint,
-    overrides, path, policy, private, roles, shown, store, trace_ratio, whole,
+    overrides, path, policy, private, roles, servers, shown, store, trace_ratio, whole,
 };
 
 pub(crate) use words::without_password;
@@ -64,7 +64,7 @@ impl Setting {
 }
 
 /// Every setting of `tollgate serve`.
-pub(crate) static SETTINGS: [Setting; 40] = [
+pub(crate) static SETTINGS: [Setting; 41] = [
     Setting {
         key: "store",
         flag: "store",
@@ -365,6 +365,16 @@ pub(crate) static SETTINGS: [Setting; 40] = [
         is_map: false,
         set: |config, text| endpoints(text).map(|list| config.sqs_endpoints = list),
         show: |config| joined(&config.sqs_endpoints),
+    },
+    Setting {
+        key: "kafka_servers",
+        flag: "kafka-servers",
+        placeholder: "LIST",
+        meaning: "The brokers that Kafka targets may name. Name only clusters that you trust: their brokers say themselves where the others are. Empty: any broker while callers need no key, else none.",
+        expected: "a comma list of HOST:PORT or nothing",
+        is_map: false,
+        set: |config, text| servers(text).map(|list| config.kafka_servers = list),
+        show: |config| joined(&config.kafka_servers),
     },
     Setting {
         key: "secret_keys_file",

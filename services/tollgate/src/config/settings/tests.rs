@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// A value other than the default, and one that is refused.
-const CASES: [(&str, &str, &str); 40] = [
+const CASES: [(&str, &str, &str); 41] = [
     ("store", "postgres://me@db/tollgate", "mysql://db"),
     ("roles", "master,handler", "master,butler"),
     ("console_server", "http://node-2:7411", "node-2:7411"),
@@ -35,6 +35,7 @@ const CASES: [(&str, &str, &str); 40] = [
     ("target_connections_max", "60", "0"),
     ("retry_after_max", "10m", "2days"),
     ("sqs_endpoints", "http://sqs:9324,https://sqs.internal", "sqs:9324"),
+    ("kafka_servers", "kafka-1:9092,[::1]:9093", "kafka-1"),
     ("secret_keys_file", "/etc/tollgate/keys", "a\0"),
     ("quota_schedules", "10", "-1"),
     ("quota_waiting_events", "1000", "many"),
@@ -81,6 +82,7 @@ fn every_field_is_in_the_table() {
         target_connections_max: _,
         retry_after_max_s: _,
         sqs_endpoints: _,
+        kafka_servers: _,
         secret_keys_file: _,
         // From the environment only.
         secret_keys: _,
@@ -92,7 +94,7 @@ fn every_field_is_in_the_table() {
         shutdown_grace_ms: _,
     } = ServeConfig::default();
     let keys: BTreeSet<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
-    assert_eq!(keys.len(), 40);
+    assert_eq!(keys.len(), 41);
     assert_eq!(keys, CASES.iter().map(|(key, _, _)| *key).collect());
 }
 

@@ -126,6 +126,19 @@ pub(super) fn endpoints(text: &str) -> Option<Vec<String>> {
         .collect()
 }
 
+/// `host:port`, several with commas between them.
+pub(super) fn servers(text: &str) -> Option<Vec<String>> {
+    let items = text.split(',').map(str::trim).filter(|_| !text.is_empty());
+    items
+        .map(|item| {
+            let (host, port) = item.rsplit_once(':')?;
+            let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+            let is_host = !host.is_empty() && !host.contains(['/', '@', ' ']);
+            (is_host && is_port).then(|| item.to_owned())
+        })
+        .collect()
+}
+
 /// A duration such as `5m`, in whole units of `unit_ms`.
 pub(super) fn whole<N: TryFrom<u64> + PartialOrd>(
     text: &str,

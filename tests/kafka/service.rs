@@ -1,0 +1,60 @@
+//! The service that speaks to Kafka, and schedules that lead there.
+
+use std::process::Command;
+
+use serde_json::Value;
+use tollgate_harness::resources::ms;
+use tollgate_harness::{Database, FREE_PORT, Serve, Service};
+use tollgate_proto::v1::{KafkaTarget, ReleaseMode, ReleaseTokenRequest, RetryPolicy, Target, target};
+
+use crate::broker::Seen;
+
+/// The brokers of tests are here.
+const FLAGS: [&str; 4] = ["--allow-private-addresses", "127.0.0.0/8", "--lease-ttl", "2s"];
+
+/// Starts a process of the build with Kafka, and waits until it owns all.
+pub(crate) async fn start(database: &Database) -> Service {
+    let path = std::env::var_os("TOLLGATE_KAFKA_BIN");
+    let path = path
+        .expect("TOLLGATE_KAFKA_BIN names the binary with the feature kafka; ./tests/run kafka builds it");
+    let serve = Serve::new(Command::new(path), &database.url(), FREE_PORT).flags(FLAGS);
+    let service = Service::launch(serve).await.unwrap();
+    service.owns_all().await.unwrap();
+    service
+}
+
+/// A topic of some brokers; a record has five seconds.
+pub(crate) fn kafka(servers: &str, topic: &str) -> KafkaTarget {
+    KafkaTarget {
+        bootstrap_servers: vec![servers.to_owned()],
+        topic: topic.to_owned(),
+        deadline: Some(ms(5_000)),
+        ..KafkaTarget::default()
+    }
+}
+
+/// As a target.
+pub(crate) fn target(kafka: KafkaTarget, release: ReleaseMode) -> Target {
+    Target { target: Some(target::Target::Kafka(kafka)), release: release.into() }
+}
+
+/// Tries again soon, and as often as it takes.
+pub(crate) fn patient() -> Option<RetryPolicy> {
+    Some(RetryPolicy {
+        max_attempts: Some(1_000),
+        min_backoff: Some(ms(200)),
+        max_backoff: Some(ms(500)),
+        ..RetryPolicy::default()
+    })
+}
+
+/// The event that a record has as its value.
+pub(crate) fn document(record: &Seen) -> Value {
+    serde_json::from_str(record.value.as_deref().unwrap()).unwrap()
+}
+
+/// Releases an event as its consumer would.
+pub(crate) async fn release(service: &Service, id: &str) {
+    let request = ReleaseTokenRequest { name: id.to_owned(), ..ReleaseTokenRequest::default() };
+    service.handler().release_token(request).await.unwrap();
+}
