@@ -1,8 +1,8 @@
 //! Revisions of resources that are changed by commands: an older command never overtakes a later one.
 //!
 //! A revision goes with the change that it is for, as one of the plan's writes ([`crate::plan::PlanWrite::Revise`]); here is what
-//! it says, and how it is read. Invariants: of a resource, revisions only grow as long as one is remembered; what was decided on a
-//! revision is written only as long as that one is the latest, also where it changes nothing else.
+//! it says, and how it is read. Invariants: of a resource, revisions only grow as long as one is remembered; what was decided
+//! on a revision is written only as long as that one is the latest, also where it changes nothing else.
 
 use async_trait::async_trait;
 use tollgate_core::model::DAY_US;

@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 
 use super::changing::Changing;
 use super::judge::{Planned, Planning, both, refuse, stale};
-use super::write::failed;
+use super::results::failed;
 use super::{Gathered, Given, Key, Refusal, ResourceRef, key};
 use crate::ScheduleMaster;
 use crate::audit::Deed;

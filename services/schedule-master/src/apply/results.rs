@@ -5,6 +5,7 @@ use tollgate_proto::v1;
 use uuid::Uuid;
 
 use super::judge::{Planned, Planning};
+use super::{ERRORS_MAX, ResourceRef};
 use crate::audit;
 
 /// The most results in an answer.
@@ -59,4 +60,23 @@ pub(super) fn count_unlisted(response: &mut v1::ApplyResourcesResponse) {
     let made = response.created_count.saturating_add(response.updated_count);
     let all = made.saturating_add(response.outdated_count);
     response.unlisted_results_count = all.saturating_sub(listed);
+}
+
+/// Counts what could not be written, and lists it where there is room.
+pub(super) fn failed(
+    response: &mut v1::ApplyResourcesResponse,
+    reference: ResourceRef,
+    name: String,
+    error: &impl std::fmt::Display,
+) {
+    response.failed_count += 1;
+    if response.errors.len() < ERRORS_MAX {
+        let message = format!("{error}; apply it again");
+        response.errors.push(v1::ApplyError {
+            source: reference.source,
+            name,
+            field: String::new(),
+            message,
+        });
+    }
 }

@@ -7,8 +7,7 @@ use tollgate_store::revision::Revision;
 use tonic::Status;
 
 use super::judge::CHUNK;
-use super::results::RESULTS_MAX;
-use super::write::failed;
+use super::results::{RESULTS_MAX, failed};
 use super::{Gathered, Given, ResourceRef, chunks};
 use crate::ScheduleMaster;
 use crate::change::is_own_fault;

@@ -7,7 +7,8 @@ use tollgate_service::status::status;
 use tonic::Status;
 
 use super::judge::Planned;
-use super::{ERRORS_MAX, ResourceRef, chunks, revised};
+use super::results::failed;
+use super::{ERRORS_MAX, chunks, revised};
 use crate::change::{Change, is_own_fault};
 use crate::progress::Progress;
 use crate::{ScheduleMaster, TURNS_EACH};
@@ -21,24 +22,6 @@ impl Planned {
             response.updated_count += 1;
         }
         response.results.extend(self.result);
-    }
-}
-
-pub(super) fn failed(
-    response: &mut v1::ApplyResourcesResponse,
-    reference: ResourceRef,
-    name: String,
-    error: &impl std::fmt::Display,
-) {
-    response.failed_count += 1;
-    if response.errors.len() < ERRORS_MAX {
-        let message = format!("{error}; apply it again");
-        response.errors.push(v1::ApplyError {
-            source: reference.source,
-            name,
-            field: String::new(),
-            message,
-        });
     }
 }
 
