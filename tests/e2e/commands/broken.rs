@@ -1,0 +1,174 @@
+//! What breaks while commands come: the service is away, or dies; the process that takes them dies.
+
+use std::process::Command;
+use std::time::Instant;
+
+use tollgate_harness::{Serve, binary, free_port};
+
+use super::*;
+
+on_both_stores!(
+    commands_of_an_outage_are_all_there_afterwards_and_none_twice,
+    deaths_in_a_flood_lose_nothing_and_repeat_nothing,
+);
+
+/// A service at a port that stays the same.
+async fn serve(database: &Database, port: u16) -> Service {
+    let serve = Serve::new(Command::new(binary()), &database.url(), &format!("127.0.0.1:{port}"));
+    let service = Service::launch(serve.flags(["--lease-ttl", "2s"])).await.unwrap();
+    service.owns_all().await.unwrap();
+    service
+}
+
+/// Applies of schedules, two revisions of each, and a trigger for each of some that are there.
+fn flood(schedules: u64, triggers: u64) -> Vec<Value> {
+    let mut all = Vec::new();
+    for number in 0..schedules {
+        let id = format!("s{number}");
+        for revision in 1..=2 {
+            all.push(apply(&format!("{id}-{revision}"), revision, schedule(&id, revision)));
+        }
+    }
+    for number in 0..triggers {
+        all.push(command("trigger", &format!("t{number}"), json!({"resource": "schedules/there"})));
+    }
+    all.shuffle(&mut rand::rng());
+    all
+}
+
+/// Every schedule is at its last revision, and each trigger has made one run.
+async fn judged(service: &Service, schedules_count: u64, triggers: u64) {
+    let cli = Cli::new(service.url());
+    let found = schedules(&cli);
+    let expected: BTreeMap<String, u64> = (0..schedules_count)
+        .map(|number| (format!("s{number}"), 2))
+        .chain([("there".to_owned(), 1)])
+        .collect();
+    assert_eq!(found, expected);
+    assert_eq!(service.runs("there").await.len() as u64, triggers, "a trigger makes one run");
+}
+
+async fn there(service: &Service) {
+    let written: Value = schedule("there", 1);
+    let text = format!(
+        "kind: Schedule\nid: there\ntriggers: [{{at: 2099-01-01T00:00:00Z}}]\nevents: {}\ntarget: {{pull: {{queue: nobody}}}}\n",
+        written["schedule"]["events"]
+    );
+    let answer = Cli::new(service.url()).apply(&text);
+    assert_eq!(answer.code, 0, "{answer:?}");
+}
+
+async fn commands_of_an_outage_are_all_there_afterwards_and_none_twice(kind: Kind) {
+    const SCHEDULES: u64 = 300;
+    const TRIGGERS: u64 = 200;
+    let database = Database::new(kind).await;
+    let port = free_port().unwrap();
+    let url = format!("http://127.0.0.1:{port}");
+    let service = serve(&database, port).await;
+    there(&service).await;
+    service.stop().await;
+
+    let world = World::new().await;
+    let commands = world.start(&url, json!({}));
+    let all = flood(SCHEDULES, TRIGGERS);
+    // Who sends does not wait for the service.
+    let began = Instant::now();
+    world.send(&all).await;
+    let sending = began.elapsed();
+    assert!(sending < Duration::from_secs(60), "{sending:?}");
+    wait_for("the outage in the log", 30, async || {
+        commands.log().contains("the service: UNAVAILABLE").then_some(())
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let service = serve(&database, port).await;
+    let answers = world.answers(all.len(), 120).await;
+    world.emptied(30).await;
+    judged(&service, SCHEDULES, TRIGGERS).await;
+    assert!(answers.iter().all(|answer| answer["error"].is_null()), "{answers:?}");
+    assert_eq!(left(&world.client, &world.dead_letters).await, (0, 0));
+    let log = commands.log();
+    let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
+    assert_eq!((lines("the service: UNAVAILABLE"), lines("the service: works again")), (1, 1), "{log}");
+    commands.stop().await;
+    service.stop().await;
+}
+
+async fn deaths_in_a_flood_lose_nothing_and_repeat_nothing(kind: Kind) {
+    const SCHEDULES: u64 = 400;
+    const TRIGGERS: u64 = 300;
+    let database = Database::new(kind).await;
+    let port = free_port().unwrap();
+    let url = format!("http://127.0.0.1:{port}");
+    let mut service = serve(&database, port).await;
+    there(&service).await;
+    let world = World::new().await;
+    let all = flood(SCHEDULES, TRIGGERS);
+    world.send(&all).await;
+    let mut commands = world.start(&url, json!({"inHand": 200}));
+    for round in 0..4 {
+        let seen = schedules(&Cli::new(service.url())).len();
+        wait_for("something to happen", 60, async || {
+            (schedules(&Cli::new(service.url())).len() > seen
+                || left(&world.client, &world.queue).await == (0, 0))
+                .then_some(())
+        })
+        .await;
+        if round % 2 == 0 {
+            commands.kill9();
+            commands = world.start(&url, json!({"inHand": 200}));
+        } else {
+            service.kill9();
+            service = serve(&database, port).await;
+        }
+    }
+    world.emptied(120).await;
+    judged(&service, SCHEDULES, TRIGGERS).await;
+    assert_eq!(left(&world.client, &world.dead_letters).await, (0, 0));
+    commands.stop().await;
+    service.stop().await;
+}
+
+/// Not for every day: so many commands as `TOLLGATE_COMMANDS` says come while the service is down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes: TOLLGATE_COMMANDS=100000 ./tests/run -p tollgate-tests --test e2e ten_minutes -- --ignored --nocapture"]
+async fn ten_minutes_without_the_service() {
+    let count: u64 = std::env::var("TOLLGATE_COMMANDS").map_or(10_000, |text| text.parse().unwrap());
+    let database = Database::new(Kind::Postgres).await;
+    let port = free_port().unwrap();
+    let world = World::new().await;
+    let all: Vec<Value> = (0..count)
+        .map(|number| {
+            let mut one = apply(&format!("c{number}"), 1, schedule(&format!("s{number}"), 2));
+            one.as_object_mut().unwrap().remove("reply");
+            one
+        })
+        .collect();
+    let began = Instant::now();
+    for some in all.chunks(2_000) {
+        world.send(some).await;
+    }
+    let sending = began.elapsed();
+    let commands = world.start(&format!("http://127.0.0.1:{port}"), json!({"visibility": "60s"}));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let service = serve(&database, port).await;
+    let began = Instant::now();
+    let mut peak = 0;
+    wait_for("all commands", 3_600, async || {
+        peak = peak.max(tollgate_harness::kernel::peak_bytes(commands.pid()).unwrap());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        (left(&world.client, &world.queue).await == (0, 0)).then_some(())
+    })
+    .await;
+    let caught_up = began.elapsed();
+    assert_eq!(database.count("schedules").await, i64::try_from(count).unwrap());
+    #[expect(clippy::print_stderr, reason = "the figures of a run by hand")]
+    {
+        eprintln!(
+            "{count} commands: sent in {sending:?}, caught up in {caught_up:?}, peak {} MiB",
+            peak >> 20
+        );
+    }
+    commands.stop().await;
+    service.stop().await;
+}
