@@ -293,8 +293,8 @@ async fn every_op_is_carried_out(kind: Kind) {
 }
 
 async fn the_highest_revision_stays_in_any_order(kind: Kind) {
-    const SCHEDULES: u64 = 15;
-    const REVISIONS: u64 = 12;
+    const SCHEDULES: u64 = 9;
+    const REVISIONS: u64 = 8;
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
     let world = World::new().await;
@@ -318,10 +318,10 @@ async fn the_highest_revision_stays_in_any_order(kind: Kind) {
     let (before, after) = sent.split_at(sent.len() / 2);
     world.send(before).await;
     // Two processes share the queue.
-    let first = world.start(service.url(), json!({"inHand": 30}));
-    let second = world.start(service.url(), json!({"inHand": 30}));
+    let first = world.start(service.url(), json!({"inHand": 20}));
+    let second = world.start(service.url(), json!({"inHand": 20}));
     world.send(after).await;
-    let answers = world.answers(sent.len(), 120).await;
+    let answers = world.answers(sent.len(), 240).await;
     world.emptied(30).await;
     let outcome = |answer: &Value| answer["outcome"].as_str().unwrap().to_owned();
     assert!(

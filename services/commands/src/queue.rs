@@ -306,7 +306,13 @@ impl Reader {
             }
             Outcome::Later(fault) => {
                 let (queue, id) = (&self.config.name, &message.id);
-                tracing::info!(queue, message = id, times = message.times, "comes again: {}", fault.text());
+                tracing::info!(
+                    queue,
+                    message_id = id,
+                    times = message.times,
+                    "comes again: {}",
+                    fault.text()
+                );
                 End::Later(later(message.times))
             }
         }

@@ -125,13 +125,13 @@ impl Settler {
         let (queue, fault) = (&self.counts.queue, fault.text());
         let id = label.id.as_deref().unwrap_or_default();
         if is_told {
-            return tracing::info!(queue, message = message.id, id, "refused: {fault}");
+            return tracing::info!(queue, message_id = message.id, id, "refused: {fault}");
         }
         // Each time it comes there are fewer lines.
         if message.times.is_power_of_two() {
             tracing::warn!(
                 queue,
-                message = message.id,
+                message_id = message.id,
                 id,
                 times = message.times,
                 "refused, and left in the queue, as there is nobody to tell: {fault}"
@@ -222,7 +222,7 @@ impl Settler {
                         let id = &ended.held.message.id;
                         tracing::warn!(
                             queue = self.counts.queue,
-                            message = id,
+                            message_id = id,
                             "left in the queue: not sent on: {said}"
                         );
                         ended.hide.get_or_insert(unheard(ended.held.message.times));

@@ -165,8 +165,8 @@ fn what_is_wrong_is_told_with_its_field() {
             "resource: expected an object with one of",
         ),
         (
-            apply(json!({"policy": {"id": "x", "maxInFlite": 3}})),
-            "resource.policy.maxInFlite: no such field; did you mean maxInFlight?",
+            apply(json!({"policy": {"id": "x", "maxInFligt": 3}})),
+            "resource.policy.maxInFligt: no such field; did you mean maxInFlight?",
         ),
         (
             apply(json!({"policy": {"id": "x", "namespace": "other"}})),
