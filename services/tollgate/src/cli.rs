@@ -280,8 +280,6 @@ mod tests {
             "secrets generate-key",
             "secrets generate-key k2",
             "secrets rotate --store sqlite:a --secret-keys-file keys",
-            "commands -f commands.yaml --listen-metrics 127.0.0.1:7412 --server http://a:1 --api-key k",
-            "commands -f commands.yaml --check",
             "completions fish",
             "man --output pages",
             "apply -f a.yaml -f - --dry-run",
@@ -345,8 +343,10 @@ mod tests {
     }
 
     #[test]
-    fn workers_are_asked_for_with_or_without_a_queue() {
-        for line in ["workers", "workers render -n team -o wide -w"] {
+    fn workers_and_queues_of_commands_are_named() {
+        let queues = "commands -f a.yaml --listen-metrics 127.0.0.1:7412 --server http://a:1 --api-key k";
+        let checked = "commands -f commands.yaml --check";
+        for line in ["workers", "workers render -n team -o wide -w", queues, checked] {
             Cli::try_parse_from(std::iter::once("tollgate").chain(line.split(' '))).unwrap();
         }
     }

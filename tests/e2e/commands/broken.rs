@@ -132,7 +132,7 @@ async fn deaths_in_a_flood_lose_nothing_and_repeat_nothing(kind: Kind) {
 
 /// Not for every day: so many commands as `TOLLGATE_COMMANDS` says come while the service is down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes minutes: TOLLGATE_COMMANDS=100000 ./tests/run -p tollgate-tests --test e2e ten_minutes -- --ignored --nocapture"]
+#[ignore = "minutes; TOLLGATE_COMMANDS=100000 says how many commands"]
 async fn ten_minutes_without_the_service() {
     let count: u64 = std::env::var("TOLLGATE_COMMANDS").map_or(10_000, |text| text.parse().unwrap());
     let database = Database::new(Kind::Postgres).await;

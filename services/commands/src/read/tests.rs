@@ -89,7 +89,6 @@ fn numbers_of_items_keep_every_digit() {
 
 #[test]
 fn what_is_wrong_is_told_with_its_field() {
-    let apply = |resource: Value| with("apply", json!({"revision": 1, "resource": resource}));
     for (text, part) in [
         (json!([]), "the message is no command"),
         (json!({}), "version: is missing, expected 1"),
@@ -133,6 +132,16 @@ fn what_is_wrong_is_told_with_its_field() {
             "resource: \"schedules/X y\" is not allowed",
         ),
         (with("delete", json!({"revision": 1})), "resource: is missing"),
+    ] {
+        let told = wrong(&text);
+        assert!(told.contains(part), "{text}\n{part}\n{told}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_items_events_and_resources_is_told() {
+    let apply = |resource: Value| with("apply", json!({"revision": 1, "resource": resource}));
+    for (text, part) in [
         (
             with("pause", json!({"resource": "alerts/x", "revision": 1})),
             "expected schedules/{id} or policies/{id}",
