@@ -168,6 +168,51 @@ fn schedules(cli: &Cli) -> BTreeMap<String, u64> {
     list["schedules"].as_array().unwrap().iter().map(read).collect()
 }
 
+fn named(resource: &str, revision: u64) -> Value {
+    json!({"resource": resource, "revision": revision})
+}
+
+/// A pause, a run and a submission.
+fn acts() -> [Value; 3] {
+    let items = json!([{"n": 1}, {"n": 2}, {"n": 3}]);
+    [
+        command("pause", "p1", json!({"resource": "policies/imports", "revision": 2, "reason": "month end"})),
+        command("trigger", "t1", json!({"resource": "schedules/held", "events": 1, "payload": {"a": 1}})),
+        command("submit", "s1", json!({"resource": "schedules/nightly", "items": items})),
+    ]
+}
+
+async fn nothing_comes_again_or_late(world: &World, service: &Service, runs: &[String; 2], release: Value) {
+    // All of it again: nothing changes, and no other run is made.
+    let more = [command("release", "r2", release), apply("same", 2, schedule("nightly", 2))];
+    world.send(&[acts().as_slice(), &more].concat()).await;
+    let answers = world.answers(5, 20).await;
+    let answers = by_id(&answers);
+    assert_eq!(answers["r2"]["outcome"], "UNCHANGED", "{answers:?}");
+    assert_eq!(
+        (answers["t1"]["run"].as_str(), answers["s1"]["run"].as_str()),
+        (Some(runs[0].as_str()), Some(runs[1].as_str()))
+    );
+    assert_eq!(
+        (answers["p1"]["outcome"].as_str(), answers["same"]["outcome"].as_str()),
+        (Some("OUTDATED"), Some("UNCHANGED"))
+    );
+    assert_eq!((service.runs("held").await.len(), service.runs("nightly").await.len()), (1, 1));
+
+    // What is deleted does not come back by what is late.
+    world
+        .send(&[
+            command("delete", "d1", named("schedules/nightly", 9)),
+            command("delete", "d2", named("calendars/off", 9)),
+        ])
+        .await;
+    let answers = world.answers(2, 20).await;
+    assert!(answers.iter().all(|answer| answer["outcome"] == "DONE"), "{answers:?}");
+    world.send(&[apply("late", 8, schedule("nightly", 7))]).await;
+    assert_eq!(world.answers(1, 20).await[0]["outcome"], "OUTDATED");
+    assert!(!schedules(&Cli::new(service.url())).contains_key("nightly"));
+}
+
 async fn every_op_is_carried_out(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
@@ -194,22 +239,7 @@ async fn every_op_is_carried_out(kind: Kind) {
     }
     assert_eq!(schedules(&cli)["nightly"], 2);
 
-    let named = |resource: &str, revision: u64| json!({"resource": resource, "revision": revision});
-    world
-        .send(&[
-            command(
-                "pause",
-                "p1",
-                json!({"resource": "policies/imports", "revision": 2, "reason": "month end"}),
-            ),
-            command("trigger", "t1", json!({"resource": "schedules/held", "events": 1, "payload": {"a": 1}})),
-            command(
-                "submit",
-                "s1",
-                json!({"resource": "schedules/nightly", "items": [{"n": 1}, {"n": 2}, {"n": 3}]}),
-            ),
-        ])
-        .await;
+    world.send(&acts()).await;
     let answers = world.answers(3, 30).await;
     let answers = by_id(&answers);
     assert!(answers.values().all(|answer| answer["outcome"] == "DONE"), "{answers:?}");
@@ -243,49 +273,8 @@ async fn every_op_is_carried_out(kind: Kind) {
     assert_eq!(service.held_count().await, 0);
     assert!(cli.json(&["get", "policy", "imports"])["pause"].is_null());
 
-    // All of it again: nothing changes, and no other run is made.
-    world
-        .send(&[
-            command("release", "r2", release),
-            command("trigger", "t1", json!({"resource": "schedules/held", "events": 1, "payload": {"a": 1}})),
-            command(
-                "submit",
-                "s1",
-                json!({"resource": "schedules/nightly", "items": [{"n": 1}, {"n": 2}, {"n": 3}]}),
-            ),
-            command(
-                "pause",
-                "p1",
-                json!({"resource": "policies/imports", "revision": 2, "reason": "month end"}),
-            ),
-            apply("same", 2, schedule("nightly", 2)),
-        ])
-        .await;
-    let answers = world.answers(5, 20).await;
-    let answers = by_id(&answers);
-    assert_eq!(answers["r2"]["outcome"], "UNCHANGED", "{answers:?}");
-    assert_eq!(
-        (answers["t1"]["run"].as_str(), answers["s1"]["run"].as_str()),
-        (Some(run.as_str()), Some(submitted.name.as_str()))
-    );
-    assert_eq!(
-        (answers["p1"]["outcome"].as_str(), answers["same"]["outcome"].as_str()),
-        (Some("OUTDATED"), Some("UNCHANGED"))
-    );
-    assert_eq!((service.runs("held").await.len(), service.runs("nightly").await.len()), (1, 1));
-
-    // What is deleted does not come back by what is late.
-    world
-        .send(&[
-            command("delete", "d1", named("schedules/nightly", 9)),
-            command("delete", "d2", named("calendars/off", 9)),
-        ])
-        .await;
-    let answers = world.answers(2, 20).await;
-    assert!(answers.iter().all(|answer| answer["outcome"] == "DONE"), "{answers:?}");
-    world.send(&[apply("late", 8, schedule("nightly", 7))]).await;
-    assert_eq!(world.answers(1, 20).await[0]["outcome"], "OUTDATED");
-    assert!(!schedules(&cli).contains_key("nightly"));
+    let runs = [run, submitted.name];
+    nothing_comes_again_or_late(&world, &service, &runs, release).await;
     world.emptied(20).await;
     assert_eq!(left(&world.client, &world.dead_letters).await, (0, 0));
     commands.stop().await;
