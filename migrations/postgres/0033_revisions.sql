@@ -7,6 +7,8 @@ CREATE TABLE resource_revisions (
     resource_id text COLLATE "C" NOT NULL,
     -- From 1 on.
     revision bigint NOT NULL,
+    -- The one that it follows; 0: none. Whoever writes has read that one, and then what the change is made to.
+    former bigint NOT NULL,
     -- Whether this revision deleted the resource.
     deleted boolean NOT NULL,
     updated_us bigint NOT NULL,

@@ -7,6 +7,8 @@ CREATE TABLE resource_revisions (
     resource_id TEXT NOT NULL,
     -- From 1 on.
     revision INTEGER NOT NULL,
+    -- The one that it follows; 0: none. Whoever writes has read that one, and then what the change is made to.
+    former INTEGER NOT NULL,
     -- Whether this revision deleted the resource.
     deleted INTEGER NOT NULL,
     updated_us INTEGER NOT NULL,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{HeaderMap, Request, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tollgate_harness::event::check_headers;
@@ -27,6 +27,7 @@ use tollgate_proto::v1::{
 use tonic::Code;
 
 use crate::metrics::page;
+use crate::pulled::worker::{Deed, Worker};
 
 /// The connection is closed without an answer, as by a process that dies.
 const DIES: u16 = 0;
@@ -316,6 +317,29 @@ async fn a_queue_is_told(kind: Kind) {
     service.stop().await;
 }
 
+async fn a_queue_without_an_able_worker_is_told(kind: Kind) {
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    let receiver = Receiver::start(200).await;
+    let troubles = Some(AlertTroubles { kinds: vec![TroubleKind::NoWorker.into()], ..Default::default() });
+    create(&service, "on-call", Alert { troubles, ..alert(webhook(&receiver)) }).await.unwrap();
+    crate::pulled::trigger(&service, "frames", crate::pulled::pull(2, "", &["gpu"])).await;
+    let told = receiver.message(0).await.json();
+    let raised = &told["data"]["raised"][0];
+    assert_eq!(
+        (&raised["kind"], &raised["schedule"]),
+        (&json!("NO_WORKER"), &json!(schedule_name("frames")))
+    );
+    assert_eq!(raised["target"], "pull:render [gpu]", "{told}");
+    let (notes, place) = (Default::default(), crate::pulled::worker::place(&service));
+    let hello = crate::pulled::worker::hello("w", &["gpu"], 1);
+    let _able = Worker::start(&place, hello, &notes, |_| Deed::Work(0));
+    let over = receiver.message(1).await.json();
+    assert_eq!(over["data"]["resolved"][0]["kind"], "NO_WORKER", "{over}");
+    assert_eq!(service.finished("frames", 20).await.counts.unwrap().succeeded, 2);
+    service.stop().await;
+}
+
 async fn what_is_wrong_with_an_alert_is_said(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start_with(&database, &["--quota-alerts", "2"]).await;
@@ -394,6 +418,7 @@ on_both_stores!(
     a_receiver_that_dies_in_the_middle_hears_everything_once,
     people_are_told_in_slack_s_form,
     a_queue_is_told,
+    a_queue_without_an_able_worker_is_told,
     what_is_wrong_with_an_alert_is_said,
     a_receiver_that_hangs_delays_no_other,
 );

@@ -11,8 +11,9 @@ use tollgate_proto::v1::work_request::Message as Say;
 use tollgate_proto::v1::work_response::Message as Told;
 use tollgate_proto::v1::worker_service_client::WorkerServiceClient;
 use tollgate_proto::v1::{
-    AcceptEvent, AcquireEventsRequest, Policy, PullTarget, ReleaseStatus, ReleaseTokenRequest, RetryPolicy,
-    Run, Schedule, Target, TriggerScheduleRequest, WorkEvent, WorkRequest, WorkerCapacity,
+    AcceptEvent, AcquireEventsRequest, Policy, PullTarget, ReleaseOutcome, ReleaseStatus,
+    ReleaseTokenRequest, RetryPolicy, Run, Schedule, Target, TriggerScheduleRequest, WorkEvent, WorkRequest,
+    WorkerCapacity,
 };
 use tonic::Code;
 
@@ -133,6 +134,39 @@ async fn what_is_not_accepted_is_given_again_under_its_own_token(kind: Kind) {
         let (before, now) = (&order[index - 1], &order[index]);
         assert!(before.name == now.name || before.attempt >= 3, "{before:?} {now:?}");
     }
+    service.stop().await;
+}
+
+/// A later word about the same attempt, on the stream, ends nothing: the next attempt comes.
+async fn what_was_given_back_is_not_ended_by_a_later_word(kind: Kind) {
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    service.create_policy("p", policy(1)).await.unwrap();
+    let first = Some(Say::Hello(hello("w", &[], 1)));
+    let (say, mut told) = open(service.channel(), first).await.unwrap();
+    trigger(&service, "s", pull(1, "p", &[])).await;
+    let mut next = async || loop {
+        match told.message().await.unwrap().unwrap().message {
+            Some(Told::Event(event)) => return (Some(event), None),
+            Some(Told::Released(released)) => return (None, released.response.map(|answer| answer.status())),
+            _ => {}
+        }
+    };
+    let (event, _) = next().await;
+    let WorkEvent { name, attempt, .. } = event.unwrap();
+    let release = ReleaseTokenRequest { name, attempt: Some(attempt), ..ReleaseTokenRequest::default() };
+    let back = ReleaseTokenRequest { outcome: ReleaseOutcome::Retry.into(), ..release.clone() };
+    let answer = service.handler().release_token(back).await.unwrap().into_inner();
+    assert_eq!(answer.status(), ReleaseStatus::Released);
+    say.send(WorkRequest { message: Some(Say::Release(release.clone())) }).unwrap();
+    assert_eq!(next().await, (None, Some(ReleaseStatus::Late)));
+    let (event, _) = next().await;
+    let attempt = event.unwrap().attempt;
+    assert_eq!(attempt, 2);
+    let release = ReleaseTokenRequest { attempt: Some(attempt), ..release };
+    say.send(WorkRequest { message: Some(Say::Release(release)) }).unwrap();
+    assert_eq!(next().await, (None, Some(ReleaseStatus::Released)));
+    assert_eq!(succeeded(&service, "s", 20).await, 1);
     service.stop().await;
 }
 
@@ -345,6 +379,7 @@ on_both_stores!(
     no_token_is_taken_without_a_worker_that_is_able,
     workers_and_schedules_have_turns,
     what_is_not_accepted_is_given_again_under_its_own_token,
+    what_was_given_back_is_not_ended_by_a_later_word,
     what_was_accepted_is_held_and_comes_back_after_its_time,
     a_worker_s_room_is_what_it_says,
     whoever_polls_has_what_there_is_and_takes_nothing_along,

@@ -3,6 +3,7 @@
 //! In: the list of what was ordered, the sink's journal, what the service says at the end, and when which fault was under
 //! way. Out: a [`Verdict`]. It knows nothing of the service's code. Not here: how any of that was gathered.
 
+mod chains;
 mod deliveries;
 mod flight;
 mod neighbours;
@@ -61,6 +62,8 @@ pub(crate) struct Ordered {
     pub(crate) by_hand: BTreeSet<String>,
     /// Schedules whose runs are cancelled.
     pub(crate) cancelled: BTreeSet<String>,
+    /// Schedules whose runs another one's follow, each with an event for each of theirs.
+    pub(crate) chains: BTreeMap<String, String>,
     /// How many schedules were made.
     pub(crate) made: usize,
 }
@@ -79,6 +82,8 @@ pub(crate) struct RunRecord {
     pub(crate) name: String,
     pub(crate) schedule: String,
     pub(crate) launch_us: i64,
+    /// The name of the run that it follows.
+    pub(crate) follows: Option<String>,
     pub(crate) events: u32,
     /// Finished, cancelled or skipped.
     pub(crate) ended: bool,
@@ -163,6 +168,8 @@ pub(crate) enum Promise {
     Missed,
     /// Ended without a delivery, and nobody had asked for that.
     Unsent,
+    /// A run that has ended is not followed by one run, or not by the right one.
+    Chain,
     /// Fired although its schedule had been paused.
     Paused,
     /// Healthy work stood still for what was somebody else's business.
@@ -190,6 +197,7 @@ impl Promise {
             Self::Released => "delivered after RELEASED",
             Self::Missed => "called missed",
             Self::Unsent => "ended unsent",
+            Self::Chain => "chain",
             Self::Paused => "fired while paused",
             Self::Neighbour => "neighbour stopped",
             Self::NotDue => "not due",
@@ -266,6 +274,8 @@ impl Verdict {
     }
 }
 
+pub(crate) use chains::followed;
+
 /// Holds the evidence against the promises.
 pub(crate) fn audit(evidence: &Evidence<'_>) -> Verdict {
     let mut verdict = Verdict::default();
@@ -275,6 +285,7 @@ pub(crate) fn audit(evidence: &Evidence<'_>) -> Verdict {
     flight::check(evidence, &mut verdict);
     deliveries::check(evidence, &mut verdict);
     runs::check(evidence, &mut verdict);
+    chains::check(evidence, &mut verdict);
     neighbours::check(evidence, &mut verdict);
     verdict
 }

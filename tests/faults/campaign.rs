@@ -149,6 +149,7 @@ impl Campaign {
         }
         let doors = Doors(processes.iter().map(|process| process.channel.clone()).collect());
         let (sink, ports) = Sink::start(wish.seed, doors.clone()).await?;
+        sink.start_workers();
         let consumer = Proxy::holding(ports.common, Held::Lost).await?;
         let load =
             Load::start(doors, consumer.address, ports).await.context("the policies cannot be made")?;

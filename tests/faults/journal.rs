@@ -134,6 +134,15 @@ impl Journal {
         }
     }
 
+    /// An event is about to be given back by a release, whatever its deliveries were. False where somebody works on it.
+    pub(crate) fn gives_back(&mut self, event: u32, at_us: i64) -> bool {
+        if self.working.contains(&event) {
+            return false;
+        }
+        self.leaves(event, at_us);
+        true
+    }
+
     /// The answer to a delivery that was taken is about to be written.
     pub(crate) fn answers(&mut self, event: u32, attempt: u32, at_us: i64) {
         self.entries.push(Entry { at_us, event, what: What::Answered { attempt } });

@@ -18,20 +18,23 @@ use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
 use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::{
-    BackfillScheduleRequest, CancelRunRequest, CreatePolicyRequest, CreateScheduleRequest,
-    GetHandlerStatusRequest, HttpBatch, HttpTarget, KeyLimits, ListRunsRequest, Policy, Reclaim, ReleaseMode,
-    Schedule, ScheduleItem, SqsTarget, Target, TriggerScheduleRequest, UpdatePolicyRequest,
+    BackfillScheduleRequest, CancelRunRequest, CreatePolicyRequest, CreateScheduleRequest, FinishCondition,
+    GetHandlerStatusRequest, HttpBatch, HttpTarget, ItemsFromResults, KeyLimits, ListRunsRequest, OnFinish,
+    Policy, PullTarget, Reclaim, ReleaseMode, Schedule, ScheduleItem, SqsTarget, Target,
+    TriggerScheduleRequest, UpdatePolicyRequest,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use crate::audit::{Due, Limit, Ordered};
-use crate::sink::{DEADLINE, Doors, Ports};
+use crate::sink::{DEADLINE, Doors, POLLED, PULLED, Ports, kind};
 
 /// Time between the starts of two waves.
 pub(crate) const WAVE: Duration = Duration::from_secs(6);
 /// Of each schedule that fires once.
 const BURST: u32 = 20;
+/// Of the first run of a chain.
+const CHAINED: u32 = 6;
 /// Seconds for which the others fire, once in each: the waves overlap, so that something is due at any time.
 const SECONDS: i64 = 18;
 /// Limits of the policy whose limit changes.
@@ -53,6 +56,8 @@ struct Lane {
     of_key: Option<u32>,
     /// The policy above.
     below: Option<&'static str>,
+    /// Workers of the queue that is called as the policy take its events.
+    pulled: bool,
 }
 
 /// Policies that are above others: what each is called, has, and is below.
@@ -75,10 +80,11 @@ const fn strict(policy: &'static str, limit: u32) -> Lane {
         strict: true,
         of_key: None,
         below: None,
+        pulled: false,
     }
 }
 
-const LANES: [Lane; 12] = [
+const LANES: [Lane; 14] = [
     strict("strict-a", 6),
     Lane { below: Some("tree-middle"), ..strict("strict-b", 6) },
     Lane { below: Some("tree-middle"), ..strict("strict-c", 4) },
@@ -90,6 +96,9 @@ const LANES: [Lane; 12] = [
     Lane { together: true, ..strict("together", 10) },
     Lane { together: true, on_response: true, ..strict("together-sync", 10) },
     Lane { strict: false, ..strict(crate::sink::SILENT, 20) },
+    Lane { pulled: true, ..strict(PULLED, 8) },
+    // What is lost with the answer of a poll comes again after its time.
+    Lane { pulled: true, strict: false, ..strict(POLLED, 6) },
     // Without a policy.
     Lane { on_response: true, strict: false, ..strict("", 0) },
 ];
@@ -188,6 +197,7 @@ impl Load {
             let id = format!("w{wave:04}-{number}-each");
             made.push(Box::pin(self.make(id, interval, launches, 1)));
         }
+        self.chain(wave, &mut random).await;
         let by_hand = wave % LANES.len();
         for part in made.chunks_mut(4) {
             futures::future::join_all(part.iter_mut()).await;
@@ -198,6 +208,36 @@ impl Load {
             1 => self.backfill(wave, &LANES[by_hand]).await,
             _ => {}
         }
+    }
+
+    /// A run whose results are the items of the next one, which workers take.
+    async fn chain(&self, wave: usize, random: &mut StdRng) {
+        let by = |policy| LANES.iter().find(|lane| lane.policy == policy).unwrap_or(&LANES[0]);
+        let (first, next) = (&LANES[random.random_range(0..6)], by(PULLED));
+        let ids = (format!("w{wave:04}{}", kind::CHAIN), format!("w{wave:04}-next"));
+        let schedule = Schedule {
+            policy: next.policy.to_owned(),
+            target: Some(self.target(next)),
+            ..Schedule::default()
+        };
+        // What follows falls due when what it follows has ended, whenever that is.
+        self.ordered().by_hand.insert(ids.1.clone());
+        if !self.make(ids.1.clone(), self.finish(schedule, next), Vec::new(), 1).await {
+            return;
+        }
+        let start = Timestamp { seconds: now_us() / 1_000_000 + 3, nanos: 0 };
+        let on_finish = OnFinish {
+            schedule: ids.1.clone(),
+            when: FinishCondition::Always.into(),
+            items_from_results: Some(ItemsFromResults::default()),
+            ..OnFinish::default()
+        };
+        let schedule = Schedule {
+            on_finish: Some(on_finish),
+            ..self.finish(once(start, CHAINED, first.policy, self.target(first)), first)
+        };
+        self.ordered().chains.insert(ids.0.clone(), ids.1);
+        self.make(ids.0, schedule, vec![us(Some(start))], CHAINED).await;
     }
 
     /// A run that is cancelled while its events are being released.
@@ -376,7 +416,10 @@ impl Load {
     fn target(&self, lane: &Lane) -> Target {
         let release = if lane.on_response { ReleaseMode::OnResponse } else { ReleaseMode::Explicit };
         let deadline = Some(ms(i64::try_from(DEADLINE.as_millis()).unwrap_or(1_000)));
-        let place = if lane.sqs {
+        let place = if lane.pulled {
+            let requires = if lane.strict { vec!["campaign".to_owned()] } else { Vec::new() };
+            TargetKind::Pull(PullTarget { queue: lane.policy.to_owned(), requires, deadline })
+        } else if lane.sqs {
             TargetKind::Sqs(SqsTarget {
                 queue_url: format!("http://{}/1/queue", self.sink),
                 endpoint_url: format!("http://{}", self.sink),

@@ -13,7 +13,7 @@ pub(crate) use fault::{Fault, Loss};
 use tollgate_harness::proxy::Mode;
 
 /// Where the product can be ended at once, by name.
-pub(crate) const POINTS: [&str; 22] = [
+pub(crate) const POINTS: [&str; 26] = [
     "store.fence.before",
     "store.fence.after",
     "store.commit.before",
@@ -32,6 +32,10 @@ pub(crate) const POINTS: [&str; 22] = [
     "emitter.emit.after",
     "emitter.checkpoint.before",
     "emitter.checkpoint.after",
+    "emitter.follow.before",
+    "emitter.follow.after",
+    "handler.list.fetched",
+    "handler.list.pages",
     "master.commit.before",
     "master.commit.after",
     "master.message.after",
@@ -108,8 +112,9 @@ impl Order {
         }
         for _ in 0..POINTS.len().div_ceil(3) {
             let point = self.point();
-            // Few come by those of the emitter and the master.
-            let often = point.starts_with("handler.") || point.starts_with("store.");
+            // Few come by those of the emitter, of lists and of the master.
+            let often = (point.starts_with("handler.") && !point.starts_with("handler.list."))
+                || point.starts_with("store.");
             let pass = self.random.random_range(1..if often { 6 } else { 2 });
             faults.push(Fault::KillAt { victim: self.victim(), point, pass, down: self.ms(100..1_500) });
         }

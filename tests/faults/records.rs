@@ -144,7 +144,8 @@ async fn read(channel: &Channel, ordered: &Ordered) -> Result<(Records, bool)> {
             || skipped.contains(&(due.schedule.clone(), due.launch_us))
     };
     let is_complete = ordered.due.iter().filter(|due| due.required).all(has_trace)
-        && records.runs.iter().all(|run| run.ended);
+        && records.runs.iter().all(|run| run.ended)
+        && crate::audit::followed(ordered, &records.runs);
     records.skipped = skipped;
     Ok((records, is_complete))
 }
@@ -179,6 +180,7 @@ fn record(run: &Run) -> RunRecord {
         name: run.name.clone(),
         schedule: run.schedule.rsplit('/').next().unwrap_or_default().to_owned(),
         launch_us: us(run.launch_time),
+        follows: run.predecessor.as_ref().map(|before| before.run.clone()),
         events: run.events,
         ended,
         succeeded: counts.succeeded,

@@ -1,4 +1,5 @@
-//! The consumer: takes deliveries on a port of its own, misbehaves on order, writes everything down, releases by gRPC.
+//! The consumer: takes deliveries on a port of its own, and as workers, misbehaves on order, writes everything down, releases by
+//! gRPC.
 //!
 //! It does its work once for each event, whatever comes again, as consumers of an at-least-once service should.
 
@@ -6,6 +7,7 @@ mod answer;
 mod conduct;
 mod release;
 mod together;
+mod worker;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +25,7 @@ use crate::journal::{Event, Journal, Met, Task};
 use answer::{Body, Broken};
 pub(crate) use conduct::{Conduct, SILENT, kind};
 pub(crate) use release::Doors;
+pub(crate) use worker::{POLLED, PULLED};
 
 /// Schedules of the campaign give up waiting for an answer after this long.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(1_000);

@@ -172,13 +172,11 @@ impl PlanBatch {
         Ok(Some(audit))
     }
 
-    /// Of several revisions of one resource the last one stands; they must grow.
     fn revise(&mut self, row: RevisionRow) -> Result<(), StoreError> {
-        match self.revisions.iter_mut().find(|other| other.name() == row.name()) {
-            None => self.revisions.push(row),
-            Some(before) if before.revision < row.revision => *before = row,
-            Some(_) => return Err(StoreError::Conflict { what: row.stale() }),
+        if self.revisions.iter().any(|other| other.name() == row.name()) {
+            return Err(StoreError::Conflict { what: row.stale() });
         }
+        self.revisions.push(row);
         Ok(())
     }
 

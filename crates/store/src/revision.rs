@@ -1,7 +1,8 @@
 //! Revisions of resources that are changed by commands: an older command never overtakes a later one.
 //!
 //! A revision goes with the change that it is for, as one of the plan's writes ([`crate::plan::PlanWrite::Revise`]); here is what
-//! it says, and how it is read. Invariant: of a resource, revisions only grow as long as one is remembered.
+//! it says, and how it is read. Invariants: of a resource, revisions only grow as long as one is remembered; what was decided on a
+//! revision is written only as long as that one is the latest, also where it changes nothing else.
 
 use async_trait::async_trait;
 use tollgate_core::model::DAY_US;
@@ -22,6 +23,8 @@ pub struct Revision {
     pub id: String,
     /// From 1 on.
     pub revision: i64,
+    /// The one that it follows, as it was read before the resource was; 0: there was none.
+    pub former: i64,
     /// Whether this revision deleted the resource.
     pub deleted: bool,
     /// When it was written.

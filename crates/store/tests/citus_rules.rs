@@ -70,7 +70,7 @@ const AT_ONCE: &str = "commit";
 const SUBSCRIPTS: [&str; 2] = ["0009_commit_events", "0010_commit_shards"];
 
 /// Some tables that are not distributed: Citus joins none of them with one that is.
-const COLD: [&str; 9] = [
+const COLD: [&str; 10] = [
     "schedules",
     "policies",
     "schedule_children",
@@ -79,6 +79,7 @@ const COLD: [&str; 9] = [
     "audit_log",
     "minute_counts",
     "event_attempts",
+    "resource_revisions",
     "submissions",
 ];
 

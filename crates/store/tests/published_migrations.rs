@@ -37,7 +37,7 @@ const POSTGRES: [&str; 33] = [
     "3f472de70eeb265f",
     "23e64aaf38a7ac23",
     "f19df4278693d133",
-    "f41e292e7118152a",
+    "fdbed40d0de0ecb7",
 ];
 /// As [`POSTGRES`].
 const SQLITE: [&str; 33] = [
@@ -73,7 +73,7 @@ const SQLITE: [&str; 33] = [
     "9095381960dfef1f",
     "d1b1b616d88aa169",
     "22fb0ca3b7a10ebe",
-    "6283d71cac9a3dcd",
+    "0435377b7866eba1",
 ];
 
 fn checksums(migrations: &Migrator) -> Vec<String> {

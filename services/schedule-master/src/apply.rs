@@ -44,8 +44,8 @@ struct ResourceRef {
     source: String,
     of: Revised,
     name: Name,
-    /// The number of this change of it.
-    revision: Option<i64>,
+    /// The number of this change of it, and that of the one before, as it was read before the resource.
+    revision: Option<(i64, i64)>,
 }
 
 /// Namespace and id.
@@ -172,7 +172,7 @@ impl Gathered {
             return self.refusals.push(Refusal::new(&source, given, error));
         }
         let revision = match number("revision", revision) {
-            Ok(revision) => revision,
+            Ok(revision) => revision.map(|number| (0, number)),
             Err(error) => return self.refusals.push(Refusal::new(&source, given, error)),
         };
         let reference = ResourceRef { source, of, name, revision };

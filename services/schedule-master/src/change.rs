@@ -2,9 +2,11 @@
 
 use tollgate_core::model::Schedule;
 use tollgate_core::plan::{self, Notice, Plan, home, shards_to_tell};
+use tollgate_service::status::is_conflict;
 use tollgate_store::StoreError;
 use tollgate_store::calendar::CalendarUser;
 use tollgate_store::plan::{Audit, PlanWrite};
+use tonic::Status;
 use uuid::Uuid;
 
 use crate::audit::{self, Deed};
@@ -18,6 +20,24 @@ pub(crate) fn is_own_fault(error: &StoreError) -> bool {
             | StoreError::InUse { .. }
             | StoreError::Invalid { .. }
     )
+}
+
+/// How often a change is tried while others are faster.
+pub(crate) const TRIES: u32 = 5;
+
+/// The refusal of a stale etag.
+pub(crate) fn check_etag(resource: &str, given: Option<i64>, stored: i64) -> Result<(), Status> {
+    match given {
+        Some(given) if given != stored => {
+            Err(Status::aborted(format!("{resource} has changed: its etag is \"{stored}\", not \"{given}\"")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a change that failed like this can be made to what is stored now.
+pub(crate) fn again(try_number: u32, etag: Option<i64>, failed: &Status) -> bool {
+    try_number < TRIES && etag.is_none() && is_conflict(failed)
 }
 
 /// A change.

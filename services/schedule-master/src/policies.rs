@@ -13,10 +13,9 @@ use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
-use crate::change::Change;
+use crate::change::{Change, again, check_etag};
 use crate::parents::Known;
 use crate::revisions::{Numbered, Revised};
-use crate::schedules::{again, check_etag};
 use crate::warnings::namespace_new;
 use tollgate_service::actor::Caller;
 use tollgate_service::status::{status, status_of_create};
@@ -102,13 +101,18 @@ impl ScheduleMaster {
         let mut try_number = 1;
         loop {
             let revisions = self.not_outdated(&numbered).await?;
-            let stored = self.to_delete(&numbered, self.stored_policy(&name).await).await?;
-            let Some(stored) = stored else { return Ok(()) };
-            check_etag(&request.name, etag, stored.generation)?;
-            let deed =
-                Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action: "delete" };
-            self.admit_writes(&name.namespace, 1)?;
-            match self.commit_as(&[&self.drop_policy(&stored, &deed)], revisions).await.map_err(status) {
+            let done = match self.stored_policy(&name).await {
+                Err(missing) if numbered.may_miss(&missing) => self.note_deletion(&numbered, revisions).await,
+                Err(refused) => return Err(refused),
+                Ok(stored) => {
+                    check_etag(&request.name, etag, stored.generation)?;
+                    let at_us = self.change_us(stored.updated_us);
+                    let deed = Deed { at_us, actor: actor.clone(), action: "delete" };
+                    self.admit_writes(&name.namespace, 1)?;
+                    self.commit_as(&[&self.drop_policy(&stored, &deed)], revisions).await.map_err(status)
+                }
+            };
+            match done {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
                 done => return done,
             }

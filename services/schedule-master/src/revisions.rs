@@ -2,7 +2,8 @@
 //!
 //! In: the numbers that callers give their changes. Out: leave, with what is to be noted, or FAILED_PRECONDITION with a violation
 //! of type `OUTDATED`. Invariants: a revision is written in the transaction of the change that it numbers, so that of two at the
-//! same time the later one stays, whoever is first; a deletion leaves its revision behind. Whether something is paused has a
+//! same time the later one stays, whoever is first, and only as long as the one is the latest that was read before the resource:
+//! so it holds of what changes nothing, too; a deletion leaves its revision behind. Whether something is paused has a
 //! revision of its own: a pause and an update that overtake each other both count.
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +17,6 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, PreconditionViolation, StatusExt as _};
 
 use crate::ScheduleMaster;
-use crate::schedules::again;
 
 /// The type of the violation that says so.
 pub(crate) const OUTDATED: &str = "OUTDATED";
@@ -100,12 +100,17 @@ impl Numbered {
     pub(crate) fn deletion(of: Revised, name: &Name, given: i64) -> Result<Self, FieldError> {
         Ok(Self { deletes: true, ..Self::change(of, name, given)? })
     }
+
+    /// Whether it may be a deletion of what is not there.
+    pub(crate) fn may_miss(&self, refusal: &Status) -> bool {
+        refusal.code() == Code::NotFound && self.number.is_some()
+    }
 }
 
-/// What is to be noted of a change with a number.
-pub(crate) fn note(of: Revised, name: &Name, number: i64, deleted: bool, at_us: i64) -> Revision {
-    let Name { namespace, id } = name.clone();
-    Revision { namespace, kind: of.word().to_owned(), id, revision: number, deleted, updated_us: at_us }
+/// What is to be noted of a change with a number, which follows `former` (0: none).
+pub(crate) fn note(of: Revised, name: &Name, (former, number): (i64, i64), at_us: i64) -> Revision {
+    let (Name { namespace, id }, kind) = (name.clone(), of.word().to_owned());
+    Revision { namespace, kind, id, revision: number, former, deleted: false, updated_us: at_us }
 }
 
 fn outdated(change: &Numbered, number: i64, latest: &Revision) -> Status {
@@ -118,46 +123,37 @@ fn outdated(change: &Numbered, number: i64, latest: &Revision) -> Status {
 }
 
 impl ScheduleMaster {
-    /// What is to be noted with a change, unless it is outdated.
+    /// What is to be noted with a change, unless it is outdated. It is asked for before what is to be changed is read.
     pub(crate) async fn not_outdated(&self, change: &Numbered) -> Result<Vec<Revision>, Status> {
         let Some(number) = change.number else { return Ok(Vec::new()) };
-        let mut notes = Vec::new();
         let latest = self.latest(change.of, &change.name).await?;
-        if let Some(latest) = latest.filter(|latest| latest.revision >= number) {
-            return Err(outdated(change, number, &latest));
-        }
-        notes.push(note(change.of, &change.name, number, change.deletes, self.now_us()));
+        let noted = |of, latest: Option<&Revision>| {
+            let numbers = (latest.map_or(0, |latest| latest.revision), number);
+            Revision { deleted: change.deletes, ..note(of, &change.name, numbers, self.now_us()) }
+        };
+        // A deletion ends what pauses there were before it, also where what it deletes has been made anew.
+        let mut notes = Vec::new();
         if let Some(pause) = change.of.pause().filter(|_| change.deletes) {
             let latest = self.latest(pause, &change.name).await?;
-            if latest.is_none_or(|latest| latest.revision < number) {
-                notes.push(note(pause, &change.name, number, true, self.now_us()));
+            if latest.as_ref().is_none_or(|latest| latest.revision < number) {
+                notes.push(noted(pause, latest.as_ref()));
             }
         }
+        if let Some(latest) = latest.as_ref().filter(|latest| latest.revision >= number) {
+            self.write_revisions(notes).await?;
+            return Err(outdated(change, number, latest));
+        }
+        notes.push(noted(change.of, latest.as_ref()));
         Ok(notes)
     }
 
-    /// What was found of what is to be deleted. Nothing where it is not there, and a number says so from now on.
-    pub(crate) async fn to_delete<T>(
-        &self,
-        change: &Numbered,
-        found: Result<T, Status>,
-    ) -> Result<Option<T>, Status> {
-        match found {
-            Err(missing) if missing.code() == Code::NotFound && change.number.is_some() => {}
-            found => return found.map(Some),
-        }
+    /// Notes that what is not there is deleted.
+    pub(crate) async fn note_deletion(&self, change: &Numbered, notes: Vec<Revision>) -> Result<(), Status> {
         self.admit_writes(&change.name.namespace, 1)?;
-        let mut try_number = 1;
-        loop {
-            let notes = self.not_outdated(change).await?;
-            match self.write_revisions(notes).await {
-                Err(failed) if again(try_number, None, &failed) => try_number += 1,
-                done => return done.map(|()| None),
-            }
-        }
+        self.write_revisions(notes).await
     }
 
-    /// Notes these alone.
+    /// Notes these alone, of what is as it shall be.
     pub(crate) async fn write_revisions(&self, notes: Vec<Revision>) -> Result<(), Status> {
         if notes.is_empty() {
             return Ok(());

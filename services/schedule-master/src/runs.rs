@@ -17,8 +17,8 @@ use tonic::Status;
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::by_hand::Wanted;
+use crate::change::TRIES;
 use crate::requests::{Asked, unreadable};
-use crate::schedules::TRIES;
 use tollgate_service::actor::Caller;
 use tollgate_service::status::status;
 

@@ -12,34 +12,16 @@ use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::audit::Deed;
-use crate::change::Change;
+use crate::change::{Change, again, check_etag};
 use crate::draft::{Draft, stored_plan};
 use crate::revisions::{Numbered, Revised};
 use crate::secrets::sealed_status;
 use crate::warnings::namespace_new;
 use tollgate_service::actor::Caller;
-use tollgate_service::status::{is_conflict, status};
-
-/// How often a change is tried while others are faster.
-pub(crate) const TRIES: u32 = 5;
+use tollgate_service::status::status;
 
 /// How many of the schedules that one follows are named.
 const FOLLOWS_MAX: u32 = 10;
-
-/// The refusal of a stale etag.
-pub(crate) fn check_etag(resource: &str, given: Option<i64>, stored: i64) -> Result<(), Status> {
-    match given {
-        Some(given) if given != stored => {
-            Err(Status::aborted(format!("{resource} has changed: its etag is \"{stored}\", not \"{given}\"")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Whether a change that failed like this can be made to what is stored now.
-pub(crate) fn again(try_number: u32, etag: Option<i64>, failed: &Status) -> bool {
-    try_number < TRIES && etag.is_none() && is_conflict(failed)
-}
 
 /// Refuses to send to another place what a caller who may not read has not given.
 fn unseen_stays(
@@ -227,13 +209,18 @@ impl ScheduleMaster {
         let mut try_number = 1;
         loop {
             let revisions = self.not_outdated(&numbered).await?;
-            let stored = self.to_delete(&numbered, self.stored_schedule(&name).await).await?;
-            let Some(stored) = stored else { return Ok(()) };
-            check_etag(&request.name, etag, stored.generation)?;
-            let at_us = self.change_us(stored.updated_us);
-            let deed = Deed { at_us, actor: actor.clone(), action: "delete" };
-            self.admit_writes(&name.namespace, 1)?;
-            match self.commit_as(&[&Change::deletion(stored, deed)], revisions).await.map_err(status) {
+            let done = match self.stored_schedule(&name).await {
+                Err(missing) if numbered.may_miss(&missing) => self.note_deletion(&numbered, revisions).await,
+                Err(refused) => return Err(refused),
+                Ok(stored) => {
+                    check_etag(&request.name, etag, stored.generation)?;
+                    let at_us = self.change_us(stored.updated_us);
+                    let deed = Deed { at_us, actor: actor.clone(), action: "delete" };
+                    self.admit_writes(&name.namespace, 1)?;
+                    self.commit_as(&[&Change::deletion(stored, deed)], revisions).await.map_err(status)
+                }
+            };
+            match done {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
                 done => return done,
             }

@@ -84,3 +84,39 @@ async fn whatever_process_dies_every_event_is_done() {
     drop(workers);
     services.remove(0).stop().await;
 }
+
+/// A deployment: each process is replaced by a new one while events are done. Its workers are told, and go elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_are_replaced_one_by_one_and_no_event_is_given_twice() {
+    let database = Database::new(Kind::Postgres).await;
+    let mut services = processes(&database, 3).await;
+    services[0].create_policy("p", policy(8)).await.unwrap();
+    let notes = Notes::default();
+    let places: Vec<_> = services.iter().map(place).collect();
+    let workers: Vec<_> = (0..6)
+        .map(|number| {
+            let deed = |_: &WorkEvent| Deed::Work(30);
+            Worker::start(&places[number % 3], hello(&format!("w{number}"), &[], 2), &notes, deed)
+        })
+        .collect();
+    trigger(&services[0], "s", pull(1_500, "p", &[])).await;
+    for (number, place) in places.iter().enumerate() {
+        given(&notes, 150 * (number + 1)).await;
+        let new = Service::join(&database, &["--lease-ttl", "3s"]).await;
+        let mut old = services.remove(0);
+        *place.lock().unwrap() = new.channel();
+        old.end(Duration::from_secs(20)).await.unwrap();
+        services.push(new);
+        assert_eq!(notes.go_aways(), 2 * (number + 1), "two workers were connected to each");
+    }
+    assert_eq!(succeeded(&services[0], "s", 90).await, 1_500);
+    assert!(notes.held_max() <= 8, "{} at once, of 8", notes.held_max());
+    let attempts = notes.attempts();
+    assert_eq!(attempts.len(), 1_500);
+    let again: Vec<_> = attempts.iter().filter(|(_, attempts)| attempts.len() > 1).collect();
+    assert!(again.is_empty(), "given twice, while all was in order: {again:?}");
+    drop(workers);
+    for service in services {
+        service.stop().await;
+    }
+}

@@ -160,7 +160,7 @@ async fn streams(service: &Service, other: &str, writer: &str) {
     };
     for foreign in [apply("default", "b"), apply("", &policy_name("b")), apply("other", &policy_name("b"))] {
         let stream = tokio_stream::iter([apply("other", "a"), foreign]);
-        let answer = master(service, Some(other)).apply_resources(stream).await;
+        let answer = Box::pin(master(service, Some(other)).apply_resources(stream)).await;
         assert_eq!(code(&answer), Code::PermissionDenied, "{answer:?}");
     }
     let list =

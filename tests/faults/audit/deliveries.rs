@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::{Evidence, Promise, Verdict};
 use crate::journal::{Event, Met, What};
-use crate::sink::{DEADLINE, SILENT};
+use crate::sink::{DEADLINE, POLLED, PULLED, SILENT};
 
 /// The consumer's sign of life is missed after so long, and the token goes to the next attempt: `token_ttl` and the
 /// suspect period of the policy that reclaims, less what an answer takes.
@@ -140,8 +140,7 @@ fn reason(evidence: &Evidence<'_>, event: &Event, before: Last, now: Last) -> Op
     // Whoever was sent away by a clock that everybody follows has waited long enough by that clock.
     let is_ahead = evidence.ahead.is_some_and(|ahead| now.at_us >= ahead.from_us);
     let waited_us = now.at_us - answered_us.unwrap_or(before.at_us);
-    let is_reclaimed =
-        event.policy == SILENT && before.released_us.is_none() && (waited_us >= RECLAIM_US || is_ahead);
+    let is_reclaimed = comes_back(event) && (waited_us >= RECLAIM_US || is_ahead);
     match before.met {
         Met::Refused => Some("refused"),
         Met::Doubtful => Some("unclear: no good answer"),
@@ -150,13 +149,27 @@ fn reason(evidence: &Evidence<'_>, event: &Event, before: Last, now: Last) -> Op
             // The consumer writes its answer down right before it gives it. Then the sender had gone.
             None => Some(UNHEARD),
             Some(_) if before.hung_up => Some(UNHEARD),
-            Some(at_us) => evidence
-                .disturbances
-                .iter()
-                .find(|one| (one.from_us..=one.until_us).contains(&at_us))
-                .map(|one| one.reason),
+            Some(at_us) => {
+                let disturbed =
+                    evidence.disturbances.iter().find(|one| (one.from_us..=one.until_us).contains(&at_us));
+                disturbed.map(|one| one.reason).or_else(|| on_the_way(evidence, event, at_us))
+            }
         },
     }
+}
+
+/// Whether its policy takes back what nobody speaks of.
+fn comes_back(event: &Event) -> bool {
+    event.policy == SILENT || event.policy == POLLED
+}
+
+/// What a worker says goes from its process to the owner's: a fault of either, or between them, may be in the way.
+fn on_the_way(evidence: &Evidence<'_>, event: &Event, at_us: i64) -> Option<&'static str> {
+    let is_pulled = event.policy == PULLED || event.policy == POLLED;
+    let is_near =
+        |watch: &&super::Watch| (watch.from_us - 2_000_000..watch.until_us + 5_000_000).contains(&at_us);
+    let near = evidence.watches.iter().find(is_near).filter(|_| is_pulled);
+    near.map(|_| "worker: its word was lost on the way to the owner")
 }
 
 /// One id for each place in a run, one run for each launch.

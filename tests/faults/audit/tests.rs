@@ -1,5 +1,7 @@
 //! The auditor must be able to fail: each doctored log gives the right verdict, and the log as it was gives none.
 
+mod pulled;
+
 use super::*;
 use crate::journal::{Entry, Event, Met, What};
 
@@ -436,6 +438,25 @@ fn one_event_has_one_id() {
     let changed = Event { launch_us: LAUNCH_US - 1, ..event(3) };
     world.journal.arrived(&changed, 2, Met::Taken, LAUNCH_US + 9_000);
     assert!(world.verdict().breaches.contains_key(&Promise::Protocol));
+}
+
+#[test]
+fn what_was_sent_again_in_silence_may_meet_the_release() {
+    for (again_us, promise) in [(4_100_000, None), (5_500_000, Some(Promise::Released))] {
+        let mut world = World::new();
+        let silent = Event { policy: "silent".to_owned(), count: 5, ..event(4) };
+        let (number, _) = world.journal.arrived(&silent, 1, Met::Taken, LAUNCH_US);
+        world.journal.answers(number, 1, LAUNCH_US);
+        world.journal.released(number, LAUNCH_US + 4_000_000);
+        world.journal.arrived(&silent, 2, Met::Taken, LAUNCH_US + again_us);
+        let breaches = world.verdict().breaches;
+        let of_delivery = [Promise::Released, Promise::Duplicate].into_iter();
+        assert_eq!(
+            of_delivery.filter(|one| breaches.contains_key(one)).next_back(),
+            promise,
+            "{breaches:#?}"
+        );
+    }
 }
 
 #[test]

@@ -22,6 +22,9 @@ pub(crate) mod kind {
     /// Their queue is slow.
     pub(crate) const SLOW_QUEUE: &str = "slowq-";
 
+    /// The first schedules of chains end so: each event has a result.
+    pub(crate) const CHAIN: &str = "-chain";
+
     /// Those that are met well unless somebody says otherwise.
     pub(crate) const GOOD: [&str; 5] = [HEALTHY, HOLE, UNNAMED, CHANGED, SLOW_QUEUE];
 }

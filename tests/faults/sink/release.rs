@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use rand::seq::IndexedRandom as _;
+use serde_json::json;
+use tollgate_proto::convert::payload::from_json;
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
-use tollgate_proto::v1::{ReleaseStatus, ReleaseTokenRequest};
+use tollgate_proto::v1::{ReleaseOutcome, ReleaseStatus, ReleaseTokenRequest};
 use tonic::Code;
 use tonic::transport::Channel;
 
+use super::conduct::kind::CHAIN;
 use super::{Sink, conduct};
 use crate::journal::Event;
 
@@ -41,7 +44,8 @@ impl Sink {
         }
         loop {
             let names_attempt = conduct::draw(self.seed, &event.id, attempt).is_multiple_of(2);
-            let status = self.release_once(event, names_attempt.then_some(attempt)).await;
+            let status =
+                self.release_once(event, names_attempt.then_some(attempt), ReleaseOutcome::Succeeded).await;
             let mut journal = self.journal();
             if status == Some(ReleaseStatus::Released) {
                 journal.released(number, tollgate_harness::now_us());
@@ -57,9 +61,16 @@ impl Sink {
     }
 
     /// What the first process that answers says; none where it refuses.
-    async fn release_once(&self, event: &Event, attempt: Option<u32>) -> Option<ReleaseStatus> {
+    pub(super) async fn release_once(
+        &self,
+        event: &Event,
+        attempt: Option<u32>,
+        outcome: ReleaseOutcome,
+    ) -> Option<ReleaseStatus> {
+        let has_result = event.schedule.ends_with(CHAIN) && outcome == ReleaseOutcome::Succeeded;
+        let result = has_result.then(|| from_json(&json!({"n": event.index})));
         let request =
-            ReleaseTokenRequest { name: event.id.clone(), attempt, ..ReleaseTokenRequest::default() };
+            ReleaseTokenRequest { name: event.id.clone(), attempt, result, ..ReleaseTokenRequest::default() };
         loop {
             let door = self.orders().door.and_then(|door| self.doors.0.get(door).cloned());
             let mut handler = EventHandlerServiceClient::new(door.unwrap_or_else(|| self.doors.any()));

@@ -24,7 +24,7 @@ impl<D: Driver> RevisionStore for D {
     }
 }
 
-/// Brings resources to later revisions, all of them or none: one that is there already, or later, is a conflict.
+/// Brings resources to later revisions, all of them or none: where one is not at the revision that was read, that is a conflict.
 pub(crate) async fn revise<DB: Engine>(tx: &mut Tx<'_, DB>, rows: &[RevisionRow]) -> Result<(), Failure> {
     if rows.is_empty() {
         return Ok(());

@@ -112,9 +112,9 @@ conformance! {
     results: results_are_written_with_their_ends_and_once results_go_with_their_runs
         results_are_replaced_where_nobody_was_faster;
     attempts: attempts_are_kept_as_many_as_may_be attempts_go_when_they_are_old;
-    revisions: an_older_revision_changes_nothing a_late_revision_does_not_revive_what_was_deleted
+    revisions: what_was_decided_on_another_revision_changes_nothing a_late_revision_does_not_revive_what_was_deleted
         a_change_that_fails_leaves_no_revision one_stale_revision_of_several_writes_none
-        whoever_is_first_the_highest_revision_stays old_revisions_go;
+        of_many_at_once_one_follows_what_all_have_read old_revisions_go;
     done: schedules_that_may_be_done_are_found_page_by_page runs_that_are_left_are_counted;
     claimed: who_has_lost_a_task_hands_nothing_over;
     seal: stored_rows_come_in_pages_and_in_order items_of_schedules_are_replaced_with_the_rest

@@ -8,6 +8,7 @@ use tonic::Status;
 
 use super::judge::CHUNK;
 use super::results::RESULTS_MAX;
+use super::write::failed;
 use super::{Gathered, Given, ResourceRef, chunks};
 use crate::ScheduleMaster;
 use crate::change::is_own_fault;
@@ -21,12 +22,15 @@ impl ResourceRef {
 
     /// What is to be noted with its change.
     pub(super) fn note(&self, at_us: i64) -> Option<Revision> {
-        Some(note(self.of, &self.name, self.revision?, false, at_us))
+        Some(note(self.of, &self.name, self.revision?, at_us))
     }
 
-    fn is_older(&self, latest: &Latest) -> bool {
-        let known = || latest.get(&(self.of, self.name.namespace.clone(), self.name.id.clone()));
-        self.revision.is_some_and(|given| known().is_some_and(|latest| given <= *latest))
+    /// Whether it is outdated; otherwise it is to follow what is known.
+    fn is_older(&mut self, latest: &Latest) -> bool {
+        let Some((former, given)) = &mut self.revision else { return false };
+        let known = latest.get(&(self.of, self.name.namespace.clone(), self.name.id.clone()));
+        *former = known.copied().unwrap_or_default();
+        given <= former
     }
 }
 
@@ -44,9 +48,8 @@ pub(super) fn outdated(reference: ResourceRef, response: &mut v1::ApplyResources
 }
 
 fn split<M>(given: &mut Vec<Given<M>>, latest: &Latest, outdated: &mut Vec<ResourceRef>) {
-    let (older, rest) = std::mem::take(given).into_iter().partition(|one| one.reference.is_older(latest));
-    *given = rest;
-    outdated.extend(Vec::<Given<M>>::into_iter(older).map(|one| one.reference));
+    let older = given.extract_if(.., |one| one.reference.is_older(latest));
+    outdated.extend(older.map(|one| one.reference));
 }
 
 impl Gathered {
@@ -78,10 +81,11 @@ impl ScheduleMaster {
     /// Whether a later revision has been here meanwhile.
     pub(super) async fn is_outdated(&self, reference: &ResourceRef) -> Result<bool, Status> {
         let wanted = reference.revision.map(|_| (reference.of, &reference.name));
-        Ok(reference.is_older(&self.latest_of(wanted.into_iter()).await?))
+        let latest = self.latest_of(wanted.into_iter()).await?;
+        Ok(reference.clone().is_older(&latest))
     }
 
-    /// Notes the revisions of what is as given already. One that is older than what has come meanwhile is outdated.
+    /// Notes the revisions of what is as given already. Where another one has come meanwhile, it may be so no more.
     pub(super) async fn note_unchanged(
         &self,
         unchanged: Vec<ResourceRef>,
@@ -101,9 +105,14 @@ impl ScheduleMaster {
                 match self.store().write_plan(revise(&reference).into_iter().collect()).await {
                     Ok(()) => {}
                     Err(error) if !is_own_fault(&error) => return Err(status(error)),
-                    Err(_) => {
+                    Err(error) => {
                         response.unchanged_count = response.unchanged_count.saturating_sub(1);
-                        outdated(reference, response);
+                        if self.is_outdated(&reference).await? {
+                            outdated(reference, response);
+                        } else {
+                            let name = reference.full_name();
+                            failed(response, reference, name, &error);
+                        }
                     }
                 }
             }
