@@ -22,6 +22,8 @@ use crate::fault::Fault;
 /// How long one command may take, and a call with many.
 const CALL_MAX: Duration = Duration::from_secs(30);
 const MANY_MAX: Duration = Duration::from_secs(60);
+/// How long the service may take to show that it answers at all.
+const PROBE_MAX: Duration = Duration::from_secs(5);
 /// The most items of a message of a stream.
 const ITEMS_MAX: usize = 1_000;
 /// The most bytes of items of a message of a stream, before the last one.
@@ -82,11 +84,20 @@ type Answer = Result<Outcome, Away>;
 #[derive(Debug)]
 pub(crate) struct Api {
     channel: Channel,
+    namespace: String,
     key_file: Option<PathBuf>,
+    one_max: Duration,
+    many_max: Duration,
     metadata: Mutex<MetadataMap>,
 }
 
 impl Api {
+    /// The same, which waits no longer than that.
+    #[cfg(test)]
+    pub(crate) fn with_waits(self, one_max: Duration, many_max: Duration) -> Self {
+        Self { one_max, many_max, ..self }
+    }
+
     /// A connection of its own, which is made when it is needed.
     pub(crate) fn new(connection: &Connection, queue: &QueueConfig) -> Self {
         let mut metadata = connection.metadata.clone();
@@ -96,7 +107,14 @@ impl Api {
             metadata.insert("tollgate-reason", reason);
         }
         let channel = connection.endpoint.connect_lazy();
-        let api = Self { channel, key_file: queue.key_file.clone(), metadata: Mutex::new(metadata) };
+        let api = Self {
+            channel,
+            namespace: queue.namespace.clone(),
+            key_file: queue.key_file.clone(),
+            one_max: CALL_MAX,
+            many_max: MANY_MAX,
+            metadata: Mutex::new(metadata),
+        };
         api.read_key();
         api
     }
@@ -139,15 +157,25 @@ impl Api {
         &self,
         requests: Vec<v1::ApplyResourcesRequest>,
     ) -> Result<v1::ApplyResourcesResponse, Status> {
-        let request = self.request(stream::iter(requests), MANY_MAX);
-        within(MANY_MAX, self.master().apply_resources(request)).await
+        let request = self.request(stream::iter(requests), self.many_max);
+        within(self.many_max, self.master().apply_resources(request)).await
+    }
+
+    /// Whether the service answers something, if only that there is no such thing.
+    pub(crate) async fn is_there(&self) -> bool {
+        let name = format!("namespaces/{}/policies/there", self.namespace);
+        let request = self.request(v1::GetPolicyRequest { name }, PROBE_MAX);
+        match within(PROBE_MAX, self.master().get_policy(request)).await {
+            Ok(_) => true,
+            Err(status) => judged(&status).is_ok(),
+        }
     }
 
     /// Carries out one command.
     pub(crate) async fn carry_out(&self, act: &Act, revision: i64) -> Answer {
         match act {
             Act::Apply(request) => match self.apply(vec![request.as_ref().clone()]).await {
-                Ok(answer) => Ok(applied(&answer)),
+                Ok(answer) => Ok(applied(&answer, &request.source)),
                 Err(status) => judged(&status).map(|outcome| match outcome {
                     Outcome::Refused(fault) => Outcome::Refused(fault.within(in_resource)),
                     Outcome::Early(fault) => Outcome::Early(fault.within(in_resource)),
@@ -157,25 +185,25 @@ impl Api {
             Act::Delete(kind, name) => self.delete(*kind, name, revision).await,
             Act::Pause(..) | Act::Resume(..) => self.pause(act, revision).await,
             Act::Trigger(request) => {
-                let request = self.request(request.clone(), CALL_MAX);
-                let made = within(CALL_MAX, self.master().trigger_schedule(request)).await;
+                let request = self.request(request.clone(), self.one_max);
+                let made = within(self.one_max, self.master().trigger_schedule(request)).await;
                 answered(made, |run| Done { run: Some(run.name), ..Done::default() })
             }
             Act::Submit(header, items) => {
-                let request = self.request(stream::iter(parts(header, items)), CALL_MAX);
-                let made = within(CALL_MAX, self.master().submit_items(request)).await;
+                let request = self.request(stream::iter(parts(header, items)), self.one_max);
+                let made = within(self.one_max, self.master().submit_items(request)).await;
                 answered(made, |made| Done { run: made.run.map(|run| run.name), ..Done::default() })
             }
             Act::Release(request) => {
-                let request = self.request(request.clone(), CALL_MAX);
-                within(CALL_MAX, self.handler().release_token(request))
+                let request = self.request(request.clone(), self.one_max);
+                within(self.one_max, self.handler().release_token(request))
                     .await
                     .map(|answer| released(&answer))
                     .or_else(|status| judged(&status))
             }
             Act::Extend(request) => {
-                let request = self.request(request.clone(), CALL_MAX);
-                let extended = within(CALL_MAX, self.handler().extend_token(request)).await;
+                let request = self.request(request.clone(), self.one_max);
+                let extended = within(self.one_max, self.handler().extend_token(request)).await;
                 answered(extended, |_| Done::default())
             }
         }
@@ -186,20 +214,20 @@ impl Api {
         let etag = String::new();
         let deleted = match kind {
             Kind::Schedule => {
-                let request = self.request(v1::DeleteScheduleRequest { name, etag, revision }, CALL_MAX);
-                within(CALL_MAX, master.delete_schedule(request)).await.map(drop)
+                let request = self.request(v1::DeleteScheduleRequest { name, etag, revision }, self.one_max);
+                within(self.one_max, master.delete_schedule(request)).await.map(drop)
             }
             Kind::Policy => {
-                let request = self.request(v1::DeletePolicyRequest { name, etag, revision }, CALL_MAX);
-                within(CALL_MAX, master.delete_policy(request)).await.map(drop)
+                let request = self.request(v1::DeletePolicyRequest { name, etag, revision }, self.one_max);
+                within(self.one_max, master.delete_policy(request)).await.map(drop)
             }
             Kind::Calendar => {
-                let request = self.request(v1::DeleteCalendarRequest { name, etag, revision }, CALL_MAX);
-                within(CALL_MAX, master.delete_calendar(request)).await.map(drop)
+                let request = self.request(v1::DeleteCalendarRequest { name, etag, revision }, self.one_max);
+                within(self.one_max, master.delete_calendar(request)).await.map(drop)
             }
             Kind::Alert => {
-                let request = self.request(v1::DeleteAlertRequest { name, etag, revision }, CALL_MAX);
-                within(CALL_MAX, master.delete_alert(request)).await.map(drop)
+                let request = self.request(v1::DeleteAlertRequest { name, etag, revision }, self.one_max);
+                within(self.one_max, master.delete_alert(request)).await.map(drop)
             }
         };
         match answered(deleted, |()| Done::default()) {
@@ -216,23 +244,23 @@ impl Api {
         let done = match act {
             Act::Pause(Pausable::Schedule, name, reason) => {
                 let (name, reason) = (name.clone(), reason.clone());
-                let request = self.request(v1::PauseScheduleRequest { name, reason, revision }, CALL_MAX);
-                within(CALL_MAX, master.pause_schedule(request)).await.map(drop)
+                let request = self.request(v1::PauseScheduleRequest { name, reason, revision }, self.one_max);
+                within(self.one_max, master.pause_schedule(request)).await.map(drop)
             }
             Act::Pause(Pausable::Policy, name, reason) => {
                 let (name, reason) = (name.clone(), reason.clone());
-                let request = self.request(v1::PausePolicyRequest { name, reason, revision }, CALL_MAX);
-                within(CALL_MAX, master.pause_policy(request)).await.map(drop)
+                let request = self.request(v1::PausePolicyRequest { name, reason, revision }, self.one_max);
+                within(self.one_max, master.pause_policy(request)).await.map(drop)
             }
             Act::Resume(Pausable::Schedule, name) => {
                 let request =
-                    self.request(v1::ResumeScheduleRequest { name: name.clone(), revision }, CALL_MAX);
-                within(CALL_MAX, master.resume_schedule(request)).await.map(drop)
+                    self.request(v1::ResumeScheduleRequest { name: name.clone(), revision }, self.one_max);
+                within(self.one_max, master.resume_schedule(request)).await.map(drop)
             }
             Act::Resume(Pausable::Policy, name) => {
                 let request =
-                    self.request(v1::ResumePolicyRequest { name: name.clone(), revision }, CALL_MAX);
-                within(CALL_MAX, master.resume_policy(request)).await.map(drop)
+                    self.request(v1::ResumePolicyRequest { name: name.clone(), revision }, self.one_max);
+                within(self.one_max, master.resume_policy(request)).await.map(drop)
             }
             _ => Ok(()),
         };
@@ -245,6 +273,12 @@ async fn within<T>(
     call: impl Future<Output = Result<tonic::Response<T>, Status>>,
 ) -> Result<T, Status> {
     match tokio::time::timeout(most + Duration::from_secs(1), call).await {
+        // Here the client has given up, or the service when it was told to.
+        Ok(Err(status))
+            if status.code() == Code::Cancelled && status.message().contains("Timeout expired") =>
+        {
+            Err(Status::deadline_exceeded("the service does not answer in time"))
+        }
         Ok(answer) => answer.map(tonic::Response::into_inner),
         Err(_) => Err(Status::deadline_exceeded("the service does not answer")),
     }
@@ -257,23 +291,23 @@ fn answered<T>(answer: Result<T, Status>, done: impl FnOnce(T) -> Done) -> Answe
     }
 }
 
-/// The only resource of an answer.
-fn applied(answer: &v1::ApplyResourcesResponse) -> Outcome {
-    if answer.outdated_count > 0 {
-        return Outcome::Outdated;
+/// What an answer says of the resource of this source. What was not written comes again; one that is not listed is as it was,
+/// unless there are more than are listed.
+pub(crate) fn applied(answer: &v1::ApplyResourcesResponse, source: &str) -> Outcome {
+    if let Some(error) = answer.errors.iter().find(|error| error.source == source) {
+        return Outcome::Later(Fault::new(Code::Aborted, &error.message));
     }
-    done_to(answer.results.first())
-}
-
-/// What was done to one resource; one that is not listed is as it was.
-pub(crate) fn done_to(result: Option<&v1::ApplyResult>) -> Outcome {
-    match result.map(v1::ApplyResult::action) {
-        None => Outcome::Done(Done { unchanged: true, ..Done::default() }),
+    let listed = answer.results.iter().find(|result| result.source == source);
+    match listed.map(v1::ApplyResult::action) {
         Some(v1::ApplyAction::Outdated) => Outcome::Outdated,
         Some(action) => {
             let word = action.as_str_name().trim_start_matches("APPLY_ACTION_").to_owned();
             Outcome::Done(Done { answer: Some(word), ..Done::default() })
         }
+        None if usize::try_from(answer.failed_count).is_ok_and(|failed| failed > answer.errors.len()) => {
+            Outcome::Later(Fault::new(Code::Aborted, "the service does not say what became of it"))
+        }
+        None => Outcome::Done(Done { unchanged: answer.unlisted_results_count == 0, ..Done::default() }),
     }
 }
 
@@ -423,6 +457,36 @@ mod tests {
         ] {
             assert_eq!(kind(&status), expected, "{status}");
         }
+    }
+
+    #[test]
+    fn what_was_not_written_comes_again() {
+        let result = |source: &str, action: v1::ApplyAction| v1::ApplyResult {
+            source: source.to_owned(),
+            action: action.into(),
+            ..v1::ApplyResult::default()
+        };
+        let error = v1::ApplyError {
+            source: "7".to_owned(),
+            message: "another change; apply it again".to_owned(),
+            ..v1::ApplyError::default()
+        };
+        let mut answer = v1::ApplyResourcesResponse {
+            failed_count: 1,
+            errors: vec![error],
+            results: vec![result("1", v1::ApplyAction::Created), result("2", v1::ApplyAction::Outdated)],
+            ..v1::ApplyResourcesResponse::default()
+        };
+        let fault = Fault::new(Code::Aborted, "another change; apply it again");
+        assert_eq!(applied(&answer, "7"), Outcome::Later(fault));
+        let created = Done { answer: Some("CREATED".to_owned()), ..Done::default() };
+        assert_eq!(applied(&answer, "1"), Outcome::Done(created));
+        assert_eq!(applied(&answer, "2"), Outcome::Outdated);
+        assert_eq!(applied(&answer, "3"), Outcome::Done(Done { unchanged: true, ..Done::default() }));
+        answer.unlisted_results_count = 1;
+        assert_eq!(applied(&answer, "3"), Outcome::Done(Done::default()), "it may have been changed");
+        answer.failed_count = 2;
+        assert!(matches!(applied(&answer, "3"), Outcome::Later(_)), "it may be the one that failed");
     }
 
     #[test]

@@ -23,6 +23,7 @@ const IN_HAND: u64 = 1_000;
 const NAME_MAX_CHARS: usize = 80;
 const VISIBILITY: Duration = Duration::from_secs(60);
 const NOT_FOUND_FOR: Duration = Duration::from_secs(60);
+const GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
 /// The file as it is written.
 #[derive(Debug, Deserialize)]
@@ -46,6 +47,7 @@ struct Written {
     dead_letter_queue: Option<String>,
     in_hand: Option<u64>,
     not_found_for: Option<String>,
+    give_up_after: Option<String>,
     visibility: Option<String>,
 }
 
@@ -72,8 +74,10 @@ pub struct QueueConfig {
     pub dead_letter_queue: Option<String>,
     /// The most messages that are in hand at once.
     pub in_hand: usize,
-    /// How old a command may become that needs what is not there.
+    /// How long a command waits for what is not there, from the first time that the service says so.
     pub not_found_for: Duration,
+    /// And how long one that the service cannot carry out for another reason.
+    pub give_up_after: Duration,
     /// For how long a message is hidden, anew at half of it.
     pub visibility: Duration,
 }
@@ -157,6 +161,7 @@ impl Checker<'_> {
         }
         let hours = |hours: u64| Duration::from_secs(hours * 3_600);
         let not_found_for = (Duration::ZERO, hours(24), "0s to 24h");
+        let give_up_after = (Duration::from_secs(1), hours(14 * 24), "1s to 14d");
         let visibility = (Duration::from_secs(2), hours(12), "2s to 12h");
         QueueConfig {
             name,
@@ -167,6 +172,12 @@ impl Checker<'_> {
                 written.not_found_for.as_deref(),
                 NOT_FOUND_FOR,
                 not_found_for,
+            ),
+            give_up_after: self.span(
+                "giveUpAfter",
+                written.give_up_after.as_deref(),
+                GIVE_UP_AFTER,
+                give_up_after,
             ),
             visibility: self.span("visibility", written.visibility.as_deref(), VISIBILITY, visibility),
             key_file: self.key_file(written.key_file, folder),
@@ -279,7 +290,8 @@ mod tests {
         let [queue] = queues.as_slice() else { panic!("{queues:?}") };
         assert_eq!((queue.name.as_str(), queue.in_hand), ("nightly.fifo", 1_000));
         assert_eq!((queue.allow.as_slice(), queue.visibility), (Op::ALL.as_slice(), VISIBILITY));
-        assert_eq!((queue.not_found_for, &queue.key_file), (NOT_FOUND_FOR, &None));
+        assert_eq!((queue.not_found_for, queue.give_up_after), (NOT_FOUND_FOR, GIVE_UP_AFTER));
+        assert_eq!(queue.key_file, None);
     }
 
     #[test]
@@ -292,6 +304,7 @@ mod tests {
     allow: [apply, delte]
     inHand: 3
     notFoundFor: soon
+    giveUpAfter: 15d
     visibility: 1s
     keyFile: key
     replyQueue: nowhere
@@ -311,6 +324,7 @@ mod tests {
              release, extend; did you mean delete?",
             "queues[0].inHand: 3 is not allowed, expected 10 to 10000",
             "queues[0].notFoundFor: \"soon\" is not allowed, expected 0s to 24h",
+            "queues[0].giveUpAfter: \"15d\" is not allowed, expected 1s to 14d",
             "queues[0].visibility: \"1s\" is not allowed, expected 2s to 12h",
             "has no key, expected tgk_<id>_<secret>",
             "queues[0].replyQueue: `nowhere`",

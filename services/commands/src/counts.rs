@@ -52,8 +52,10 @@ pub(crate) struct Counts {
     pub(crate) dead_letters: AtomicU64,
     /// The service, as this queue finds it.
     pub(crate) service: Outage,
-    /// The queue itself, and those of its answers.
+    /// The queue itself, and the two others.
     pub(crate) sqs: Outage,
+    pub(crate) reply_queue: Outage,
+    pub(crate) dead_letter_queue: Outage,
     pub(crate) hands: Arc<Hands>,
 }
 
@@ -66,6 +68,8 @@ impl Counts {
             dead_letters: AtomicU64::new(0),
             service: Outage::new(format!("queue {queue}: the service")),
             sqs: Outage::new(format!("queue {queue}: SQS")),
+            reply_queue: Outage::new(format!("queue {queue}: its replyQueue")),
+            dead_letter_queue: Outage::new(format!("queue {queue}: its deadLetterQueue")),
             hands,
         }
     }
@@ -116,7 +120,7 @@ const METRICS: [Metric; 7] = [
         "tollgate_commands_sqs_outages_total",
         "counter",
         "Times at which SQS stopped to answer this queue",
-        |of, _| of.sqs.count() as f64,
+        |of, _| (of.sqs.count() + of.reply_queue.count() + of.dead_letter_queue.count()) as f64,
     ),
     ("tollgate_commands_replies_total", "counter", "Answers that were sent", |of, _| {
         of.replies.load(Ordering::Relaxed) as f64

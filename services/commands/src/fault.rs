@@ -7,6 +7,8 @@ use tonic_types::StatusExt as _;
 
 /// The most fields that are told of.
 const DETAILS_MAX: usize = 50;
+/// The most bytes of a fault in an answer.
+const ANSWER_BYTES_MAX: usize = 16 * 1024;
 /// The most characters of a message, and of what is said of a field.
 const MESSAGE_MAX_CHARS: usize = 2_000;
 const DESCRIPTION_MAX_CHARS: usize = 600;
@@ -41,6 +43,11 @@ impl Fault {
         Self { code: Code::PermissionDenied, ..Self::of_field(field, said) }
     }
 
+    /// What the service says otherwise than by a status.
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), details: Vec::new() }
+    }
+
     /// What the service said.
     pub(crate) fn of_status(status: &Status) -> Self {
         let violations = status.get_details_bad_request().map(|of| of.field_violations).unwrap_or_default();
@@ -61,11 +68,27 @@ impl Fault {
 
     /// As clients of the REST API read it.
     pub(crate) fn to_json(&self) -> Value {
-        let details = self.details.iter().take(DETAILS_MAX).map(|(field, said)| {
+        self.to_json_within(ANSWER_BYTES_MAX)
+    }
+
+    /// The same, with fewer details and a shorter message where it would have more bytes.
+    pub(crate) fn to_json_within(&self, bytes_max: usize) -> Value {
+        let (mut details, mut chars) = (self.details.len().min(DETAILS_MAX), MESSAGE_MAX_CHARS);
+        loop {
+            let json = self.with(details, chars);
+            if json.to_string().len() <= bytes_max || (details, chars) == (0, 0) {
+                return json;
+            }
+            (details, chars) = if details > 0 { (details * 3 / 4, chars) } else { (0, chars / 2) };
+        }
+    }
+
+    fn with(&self, details_max: usize, chars_max: usize) -> Value {
+        let details = self.details.iter().take(details_max).map(|(field, said)| {
             json!({"field": short(field, DESCRIPTION_MAX_CHARS), "description": short(said, DESCRIPTION_MAX_CHARS)})
         });
         let details: Vec<Value> = details.collect();
-        let message = short(&self.message, MESSAGE_MAX_CHARS);
+        let message = short(&self.message, chars_max);
         json!({"code": i32::from(self.code), "status": word(self.code), "message": message, "details": details})
     }
 
@@ -132,7 +155,16 @@ mod tests {
     #[test]
     fn a_fault_is_never_large() {
         let many = (0..500).map(|at| (format!("{at}").repeat(2_000), "é".repeat(10_000))).collect();
-        let text = Fault::of_fields(many).to_json().to_string();
-        assert!(text.len() < 130_000, "{}", text.len());
+        let fault = Fault::of_fields(many);
+        let text = fault.to_json().to_string();
+        assert!(text.len() <= ANSWER_BYTES_MAX, "{}", text.len());
+        let text = fault.to_json_within(4_000).to_string();
+        let read: Option<Value> = serde_json::from_str(&text).ok();
+        assert!(
+            text.len() <= 4_000 && read.is_some_and(|read| read["status"] == "INVALID_ARGUMENT"),
+            "{text}"
+        );
+        let quotes = Fault::new(Code::Aborted, "\"".repeat(9_000)).to_json_within(1_000).to_string();
+        assert!(quotes.len() <= 1_000, "{quotes}");
     }
 }

@@ -91,16 +91,19 @@ impl Hands {
         self.lock().messages.values().map(|held| held.sent_ms).min()
     }
 
-    /// Those that have been hidden for that long, or all; each counts as hidden anew.
-    pub(crate) fn due(&self, since: Duration) -> Vec<String> {
+    /// Those that have been hidden for that long, or all: their numbers and receipts.
+    pub(crate) fn due(&self, since: Duration) -> Vec<(u64, String)> {
         let now = instant_now();
-        let mut inner = self.lock();
-        let due = inner.messages.values_mut().filter(|held| now.duration_since(held.hidden_at) >= since);
-        due.map(|held| {
-            held.hidden_at = now;
-            held.receipt.clone()
-        })
-        .collect()
+        let inner = self.lock();
+        let due = inner.messages.iter().filter(|(_, held)| now.duration_since(held.hidden_at) >= since);
+        due.map(|(number, held)| (*number, held.receipt.clone())).collect()
+    }
+
+    /// One has been hidden anew, at this moment.
+    pub(crate) fn hidden(&self, number: u64, at: Instant) {
+        if let Some(held) = self.lock().messages.get_mut(&number) {
+            held.hidden_at = at;
+        }
     }
 }
 
@@ -200,6 +203,11 @@ mod tests {
         let mut room = hands.room().await;
         let _place = room.take(&message(1), instant_now());
         assert!(hands.due(Duration::from_secs(60)).is_empty());
-        assert_eq!(hands.due(Duration::ZERO), ["r"]);
+        let long = Duration::from_millis(30);
+        tokio::time::sleep(long).await;
+        assert_eq!(hands.due(long), [(0, "r".to_owned())]);
+        assert_eq!(hands.due(long).len(), 1, "until that has been done");
+        hands.hidden(0, instant_now());
+        assert!(hands.due(long).is_empty());
     }
 }

@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tollgate_clock::{Clock, instant_now};
+use tollgate_clock::instant_now;
 use tonic::Code;
 
 use crate::api::{Api, Connection, Done, Outcome};
@@ -19,7 +21,9 @@ use crate::carry::{Outcomes, carry_out};
 use crate::command::Command;
 use crate::config::QueueConfig;
 use crate::counts::{Counts, Ending};
+use crate::fault::Fault;
 use crate::hands::{Hands, Place};
+use crate::patience::Patience;
 use crate::read::{Scope, read};
 use crate::settle::{End, Held, Settler};
 use crate::sqs::{MESSAGES_MAX, Queue, Received};
@@ -31,6 +35,9 @@ const BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The most calls to SQS under way at once: receivers, and ends of ten messages.
 const RECEIVERS_MAX: usize = 4;
 const SETTLING_MAX: usize = 8;
+const HIDING_MAX: usize = 8;
+/// The least time for a call that hides anew.
+const HIDE_MIN: Duration = Duration::from_millis(500);
 /// How long what is under way may take after a stop.
 const GRACE: Duration = Duration::from_secs(10);
 /// And how long it may take to give the rest back.
@@ -47,7 +54,7 @@ pub(crate) struct Reader {
     queue: Queue,
     settler: Settler,
     counts: Arc<Counts>,
-    clock: Clock,
+    patience: Patience,
     settling: Arc<Semaphore>,
     tracker: TaskTracker,
     /// Whether messages are asked for.
@@ -62,11 +69,7 @@ impl Reader {
     ///
     /// # Errors
     /// A queue without a region.
-    pub(crate) async fn new(
-        config: QueueConfig,
-        connection: &Connection,
-        clock: Clock,
-    ) -> Result<Self, String> {
+    pub(crate) async fn new(config: QueueConfig, connection: &Connection) -> Result<Self, String> {
         let client = tollgate_target::queue_client;
         let (region, endpoint) = (config.region.as_deref(), config.endpoint_url.as_deref());
         let client = client(&config.url, region, endpoint)
@@ -88,7 +91,7 @@ impl Reader {
             queue,
             settler,
             counts,
-            clock,
+            patience: Patience::default(),
             settling: Arc::new(Semaphore::new(SETTLING_MAX)),
             tracker: TaskTracker::new(),
             open: watch::Sender::new(true),
@@ -107,11 +110,14 @@ impl Reader {
         let this = Arc::new(self);
         let (arrivals, mut arriving) = mpsc::channel(this.config.in_hand);
         let receivers = this.config.in_hand.div_ceil(MESSAGES_MAX).clamp(1, RECEIVERS_MAX);
+        // They end with this one, however that ends.
+        let mut beside = JoinSet::new();
         for _ in 0..receivers {
-            tokio::spawn(this.clone().receive(arrivals.clone(), stop.clone()));
+            beside.spawn(this.clone().receive(arrivals.clone(), stop.clone()));
         }
         drop(arrivals);
-        let keeper = tokio::spawn(this.clone().keep_hidden());
+        beside.spawn(this.clone().keep_hidden());
+        beside.spawn(this.clone().look());
         let work = this.work(&mut arriving, &stop);
         let grace = async {
             stop.cancelled().await;
@@ -123,9 +129,10 @@ impl Reader {
             () = grace => None,
         };
         this.settler.end.cancel();
-        keeper.abort();
+        beside.abort_all();
         // Whatever has a place yet has not come to its end.
-        let rest = this.counts.hands.due(Duration::ZERO);
+        let rest: Vec<String> =
+            this.counts.hands.due(Duration::ZERO).into_iter().map(|(_, receipt)| receipt).collect();
         let count = rest.len();
         let given_back = tokio::time::timeout(GIVE_BACK, this.give_back(rest)).await.is_ok();
         if count > 0 {
@@ -185,22 +192,40 @@ impl Reader {
         }
     }
 
-    /// Hides what is in hand anew, at half of the time for which it is hidden.
+    /// Hides what is in hand anew, at half of the time for which it is hidden. What fails is tried again a moment later.
     async fn keep_hidden(self: Arc<Self>) {
-        let half = self.config.visibility / 2;
+        let tick = self.config.visibility / 8;
         loop {
-            tokio::time::sleep(half / 4).await;
-            let due: Vec<(String, Duration)> = self
-                .counts
-                .hands
-                .due(half)
-                .into_iter()
-                .map(|receipt| (receipt, self.config.visibility))
-                .collect();
-            for some in due.chunks(MESSAGES_MAX) {
-                if let Err(said) = self.queue.hide(some).await {
-                    self.counts.sqs.failed(&said);
-                }
+            tokio::time::sleep(tick).await;
+            let due = self.counts.hands.due(self.config.visibility / 2);
+            let hide = |some: Vec<(u64, String)>| self.hide_anew(some, tick.max(HIDE_MIN));
+            let chunks: Vec<Vec<_>> = due.chunks(MESSAGES_MAX).map(<[_]>::to_vec).collect();
+            futures::stream::iter(chunks).for_each_concurrent(HIDING_MAX, hide).await;
+        }
+    }
+
+    async fn hide_anew(&self, some: Vec<(u64, String)>, most: Duration) {
+        let at = instant_now();
+        let messages: Vec<(String, Duration)> =
+            some.iter().map(|(_, receipt)| (receipt.clone(), self.config.visibility)).collect();
+        match tokio::time::timeout(most, self.queue.hide(&messages)).await {
+            Ok(Ok(failed)) => {
+                let done = some.iter().enumerate().filter(|(at, _)| !failed.contains(at));
+                done.for_each(|(_, (number, _))| self.counts.hands.hidden(*number, at));
+            }
+            Ok(Err(said)) => self.counts.sqs.failed(&said),
+            Err(_) => self.counts.sqs.failed(&"no answer in time"),
+        }
+    }
+
+    /// Says at the start which of its queues cannot be used.
+    async fn look(self: Arc<Self>) {
+        let Settler { replies, dead_letters, .. } = &self.settler;
+        let others = [("replyQueue", replies), ("deadLetterQueue", dead_letters)];
+        let others = others.into_iter().filter_map(|(field, queue)| Some((field, queue.as_ref()?)));
+        for (field, queue) in [("url", &self.queue)].into_iter().chain(others) {
+            if let Err(said) = queue.look().await {
+                tracing::warn!("queue {}: {field}: {said}", self.config.name);
             }
         }
     }
@@ -248,7 +273,7 @@ impl Reader {
             };
             tries += 1;
             self.open.send_replace(false);
-            self.counts.service.failed(&crate::fault::Fault::of_status(&away.status).text());
+            self.counts.service.failed(&Fault::of_status(&away.status).text());
             if away.status.code() == Code::Unauthenticated {
                 self.api.read_key();
             }
@@ -279,43 +304,48 @@ impl Reader {
 
     /// The ends of those that have an outcome.
     fn ended(&self, pending: &mut Pending, outcomes: Outcomes) -> Vec<(Held, End)> {
-        let now_ms = self.clock.wall_us() / 1_000;
         let end = |(at, outcome)| {
             pending.0.remove(&at);
             let held = pending.1.remove(&at)?;
-            let end = self.end(&held.message, outcome, now_ms);
+            let end = self.end(&held.message, outcome);
             Some((held, end))
         };
         outcomes.into_iter().filter_map(end).collect()
     }
 
-    fn end(&self, message: &Received, outcome: Outcome, now_ms: i64) -> End {
-        match outcome {
+    fn end(&self, message: &Received, outcome: Outcome) -> End {
+        let end = match outcome {
             Outcome::Done(done) => {
                 End::Done(if done.unchanged { Ending::Unchanged } else { Ending::Done }, done)
             }
             Outcome::Outdated => End::Done(Ending::Outdated, Done::default()),
             Outcome::Refused(fault) => End::Refused(fault),
-            Outcome::Early(fault) => {
-                let patience_ms = i64::try_from(self.config.not_found_for.as_millis()).unwrap_or(i64::MAX);
-                if now_ms.saturating_sub(message.sent_ms) >= patience_ms {
-                    End::Refused(fault)
-                } else {
-                    End::Later(soon(message.times))
-                }
-            }
+            Outcome::Early(fault) => self.again(message, fault, soon, self.config.not_found_for),
             Outcome::Later(fault) => {
                 let (queue, id) = (&self.config.name, &message.id);
-                tracing::info!(
-                    queue,
-                    message_id = id,
-                    times = message.times,
-                    "comes again: {}",
-                    fault.text()
-                );
-                End::Later(later(message.times))
+                let (times, said) = (message.times, fault.text());
+                tracing::info!(queue, message_id = id, times, "comes again: {said}");
+                self.again(message, fault, later, self.config.give_up_after)
             }
+        };
+        if !matches!(end, End::Later(_)) {
+            self.patience.forget(&message.id);
         }
+        end
+    }
+
+    /// A command comes again after a pause, unless it has waited for so long; by its receptions where that is not known.
+    fn again(
+        &self,
+        message: &Received,
+        fault: Fault,
+        pauses: fn(u32) -> Duration,
+        waits_max: Duration,
+    ) -> End {
+        let pause = pauses(message.times);
+        let waited = self.patience.judged(&message.id, pause, instant_now());
+        let waited = waited.unwrap_or_else(|| (1..message.times.min(10_000)).map(pauses).sum());
+        if waited >= waits_max { End::Refused(fault) } else { End::Later(pause) }
     }
 
     /// Ends messages, ten in a call, beside what comes next.

@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Done;
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, Outage};
 use crate::command::{Label, Op};
 use crate::counts::{Counts, Ending};
-use crate::fault::{Fault, short, word};
+use crate::fault::{Fault, word};
 use crate::hands::Place;
 use crate::read::VERSION;
 use crate::sqs::{BYTES_MAX, MESSAGES_MAX, NotSent, Outgoing, Queue, Received};
@@ -35,6 +35,11 @@ pub(crate) enum End {
     /// It comes again after this time.
     Later(Duration),
 }
+
+/// How often what is to be sent or deleted is tried, before the messages go back: others wait for the turn.
+const TRIES_MAX: u32 = 6;
+/// The most bytes of what is wrong, in an attribute.
+const ERROR_BYTES_MAX: usize = 4_000;
 
 /// Ends the messages of one queue.
 #[derive(Clone, Debug)]
@@ -67,13 +72,15 @@ impl Settler {
         debug_assert!(all.len() <= MESSAGES_MAX, "one call each");
         let mut all: Vec<Ended> = all.into_iter().map(|(held, end)| self.decide(held, end)).collect();
         if let Some(queue) = &self.replies {
-            self.send(queue, &mut all, &self.counts.replies, |ended| ended.reply.take()).await;
+            let (count, outage) = (&self.counts.replies, &self.counts.reply_queue);
+            self.send(queue, &mut all, (count, outage), |ended| ended.reply.take()).await;
         }
         if let Some(queue) = &self.dead_letters {
             // One by one: each may be as large as a call.
             for ended in &mut all {
                 let one = std::slice::from_mut(ended);
-                self.send(queue, one, &self.counts.dead_letters, |ended| ended.dead.take()).await;
+                let (count, outage) = (&self.counts.dead_letters, &self.counts.dead_letter_queue);
+                self.send(queue, one, (count, outage), |ended| ended.dead.take()).await;
             }
         }
         let done: Vec<String> = all
@@ -170,16 +177,14 @@ impl Settler {
     /// The message as it came, with what is wrong with it. Where there is no room for that, without: the log has it.
     fn dead_letter(&self, held: &Held, fault: &Fault) -> Outgoing {
         let Held { message, .. } = held;
-        let error = short(&fault.to_json().to_string(), 4_000);
+        let error = fault.to_json_within(ERROR_BYTES_MAX).to_string();
         let attributes = vec![
             ("tollgate-queue", self.counts.queue.clone()),
             ("tollgate-code", word(fault.code).to_owned()),
             ("tollgate-error", error),
         ];
-        // Names, types and values count, and so does what is around them in some places.
-        let more: usize = attributes.iter().map(|(name, value)| name.len() + value.len() + 16).sum();
-        let attributes = if message.body.len() + more > BYTES_MAX { Vec::new() } else { attributes };
-        self.outgoing(message.body.clone(), attributes, message)
+        let whole = self.outgoing(message.body.clone(), attributes, message);
+        if whole.bytes() > BYTES_MAX { Outgoing { attributes: Vec::new(), ..whole } } else { whole }
     }
 
     fn outgoing(
@@ -192,18 +197,20 @@ impl Settler {
         Outgoing { body, attributes, group, sameness: message.id.clone() }
     }
 
-    /// Sends what `pick` takes out of the messages, until it is sent. What the queue will never take is not sent; a message
-    /// that nobody else is told of is then left in its queue.
+    /// Sends what `pick` takes out of the messages. What the queue will never take is not sent, nor what it has not taken after
+    /// some tries: the message stays in its queue, and comes again.
     async fn send(
         &self,
         queue: &Queue,
         all: &mut [Ended],
-        count: &AtomicU64,
+        (count, outage): (&AtomicU64, &Outage),
         pick: impl Fn(&mut Ended) -> Option<Outgoing>,
     ) {
         let picked = all.iter_mut().enumerate().filter_map(|(at, ended)| Some((at, pick(ended)?)));
         let mut waiting: Vec<(usize, Outgoing)> = picked.collect();
-        let mut backoff = Backoff::default();
+        // While it is known to be away, once is enough.
+        let tries = if outage.lasts() { 1 } else { TRIES_MAX };
+        let (mut backoff, mut tried) = (Backoff::default(), 0);
         while !waiting.is_empty() {
             let (places, messages): (Vec<usize>, Vec<Outgoing>) = waiting.into_iter().unzip();
             let sent = queue.send(&messages).await;
@@ -211,35 +218,50 @@ impl Settler {
             for ((place, message), sent) in places.into_iter().zip(messages).zip(sent) {
                 match sent {
                     Ok(()) => {
+                        outage.worked();
                         count.fetch_add(1, Ordering::Relaxed);
                     }
                     Err(NotSent::Later(said)) => {
-                        self.counts.sqs.failed(&said);
+                        outage.failed(&said);
                         waiting.push((place, message));
                     }
-                    Err(NotSent::Never(said)) => {
-                        let ended = &mut all[place];
-                        let id = &ended.held.message.id;
-                        tracing::warn!(
-                            queue = self.counts.queue,
-                            message_id = id,
-                            "left in the queue: not sent on: {said}"
-                        );
-                        ended.hide.get_or_insert(unheard(ended.held.message.times));
+                    Err(NotSent::Never(said)) if message.attributes.is_empty() => {
+                        self.keep(&mut all[place], &said);
+                    }
+                    Err(NotSent::Never(_)) => {
+                        waiting.push((place, Outgoing { attributes: Vec::new(), ..message }));
                     }
                 }
             }
-            if !waiting.is_empty() && !self.pause(&mut backoff).await {
-                // They stay in the queue, and come again.
-                waiting.iter().for_each(|(place, _)| all[*place].hide = Some(Duration::ZERO));
-                return;
+            tried += 1;
+            if waiting.is_empty() || (tried < tries && self.pause(&mut backoff).await) {
+                continue;
             }
+            let stopped = self.end.is_cancelled();
+            for (place, _) in waiting {
+                let ended = &mut all[place];
+                let hide = if stopped { Duration::ZERO } else { unheard(ended.held.message.times) };
+                ended.hide = Some(hide);
+            }
+            return;
         }
     }
 
+    /// A message whose answer or dead letter its queue never takes stays where it is.
+    fn keep(&self, ended: &mut Ended, said: &str) {
+        let message = &ended.held.message;
+        let queue = &self.counts.queue;
+        tracing::warn!(queue, message_id = message.id, "left in the queue: not sent on: {said}");
+        ended.hide.get_or_insert(unheard(message.times));
+    }
+
+    /// Deletes messages. Those that cannot be deleted for a while come again, which changes nothing.
     async fn delete(&self, mut receipts: Vec<String>) {
         let mut backoff = Backoff::default();
-        while !receipts.is_empty() {
+        for _ in 0..TRIES_MAX {
+            if receipts.is_empty() {
+                return;
+            }
             match self.queue.delete(&receipts).await {
                 Ok(again) => {
                     self.counts.sqs.worked();

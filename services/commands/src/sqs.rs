@@ -6,7 +6,7 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::{
     ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, MessageAttributeValue,
-    MessageSystemAttributeName, SendMessageBatchRequestEntry,
+    MessageSystemAttributeName, QueueAttributeName, SendMessageBatchRequestEntry,
 };
 
 use crate::fault::short;
@@ -43,6 +43,14 @@ pub(crate) struct Outgoing {
     /// For FIFO queues: who is behind whom, and what is the same.
     pub(crate) group: String,
     pub(crate) sameness: String,
+}
+
+impl Outgoing {
+    /// What counts of it. Names, types and values do, and so does what is around them in some places.
+    pub(crate) fn bytes(&self) -> usize {
+        let attributes = self.attributes.iter().map(|(name, value)| name.len() + value.len() + 16);
+        self.body.len() + attributes.sum::<usize>()
+    }
 }
 
 /// Why a message was not sent.
@@ -132,8 +140,8 @@ impl Queue {
         Ok(again.filter_map(|failed| failed.id.parse().ok()).collect())
     }
 
-    /// Hides messages for so long from now on, ten at most.
-    pub(crate) async fn hide(&self, messages: &[(String, Duration)]) -> Result<(), Failed> {
+    /// Hides messages for so long from now on, ten at most. Gives the places of those that were not hidden.
+    pub(crate) async fn hide(&self, messages: &[(String, Duration)]) -> Result<Vec<usize>, Failed> {
         let mut entries = Vec::new();
         for (at, (receipt, span)) in messages.iter().enumerate() {
             let entry = ChangeMessageVisibilityBatchRequestEntry::builder().id(at.to_string());
@@ -141,11 +149,38 @@ impl Queue {
             entries.push(entry.build().map_err(|error| error.to_string())?);
         }
         let call = self.client.change_message_visibility_batch().queue_url(&self.url);
-        call.set_entries(Some(entries)).send().await.map(|_| ()).map_err(|error| told(&error))
+        let answer = call.set_entries(Some(entries)).send().await.map_err(|error| told(&error))?;
+        Ok(answer.failed.iter().filter_map(|failed| failed.id.parse().ok()).collect())
     }
 
-    /// Sends messages, ten at most. Says of each whether it was sent.
+    /// Whether it is there, and may be used.
+    pub(crate) async fn look(&self) -> Result<(), Failed> {
+        let call = self.client.get_queue_attributes().queue_url(&self.url);
+        let call = call.attribute_names(QueueAttributeName::QueueArn);
+        call.send().await.map(drop).map_err(|error| told(&error))
+    }
+
+    /// Sends messages, no more in a call than one may have. Says of each whether it was sent.
     pub(crate) async fn send(&self, messages: &[Outgoing]) -> Vec<Result<(), NotSent>> {
+        let mut sent = Vec::new();
+        let sizes: Vec<usize> = messages.iter().map(Outgoing::bytes).collect();
+        for count in calls(&sizes) {
+            let from = sent.len();
+            let some = messages.get(from..from + count).unwrap_or_default();
+            let all = self.send_call(some).await;
+            if count > 1 && all.iter().all(|one| matches!(one, Err(NotSent::Never(_)))) {
+                // It may be only one of them that spoils the call.
+                for one in some {
+                    sent.extend(self.send_call(std::slice::from_ref(one)).await);
+                }
+            } else {
+                sent.extend(all);
+            }
+        }
+        sent
+    }
+
+    async fn send_call(&self, messages: &[Outgoing]) -> Vec<Result<(), NotSent>> {
         let mut entries = Vec::new();
         for (at, message) in messages.iter().enumerate() {
             let mut entry =
@@ -193,6 +228,22 @@ impl Queue {
     }
 }
 
+/// How many of the messages of these sizes go in each call.
+fn calls(sizes: &[usize]) -> Vec<usize> {
+    let (mut calls, mut bytes): (Vec<usize>, usize) = (Vec::new(), 0);
+    for size in sizes {
+        bytes += size;
+        match calls.last_mut() {
+            Some(count) if bytes <= BYTES_MAX && *count < MESSAGES_MAX => *count += 1,
+            _ => {
+                calls.push(1);
+                bytes = *size;
+            }
+        }
+    }
+    calls
+}
+
 fn failed(count: usize, why: impl Fn() -> NotSent) -> Vec<Result<(), NotSent>> {
     (0..count).map(|_| Err(why())).collect()
 }
@@ -214,6 +265,13 @@ mod tests {
         assert!(is_too_long("InvalidParameterValue", "must be shorter"));
         assert!(!is_too_long("AWS.SimpleQueueService.NonExistentQueue", "no such queue"));
         assert!(!is_too_long("ThrottlingException", ""));
+    }
+
+    #[test]
+    fn a_call_has_no_more_than_it_may_have() {
+        assert_eq!(calls(&[]), [0; 0]);
+        assert_eq!(calls(&[10; 12]), [10, 2]);
+        assert_eq!(calls(&[BYTES_MAX, 1, BYTES_MAX - 1, 1, BYTES_MAX + 5, 7]), [1, 2, 1, 1, 1]);
     }
 
     #[test]

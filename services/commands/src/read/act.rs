@@ -52,15 +52,28 @@ pub(super) fn read(
             let found = event(members, namespace, wrong);
             let request: Option<v1::ReleaseTokenRequest> = message(own(op), members, wrong);
             let ((name, key), request) = (found?, request?);
+            attempt(op, request.attempt, wrong)?;
             Some((key, Act::Release(v1::ReleaseTokenRequest { name, ..request })))
         }
         Op::Extend => {
             let found = event(members, namespace, wrong);
             let request: Option<v1::ExtendTokenRequest> = message(own(op), members, wrong);
             let ((name, key), request) = (found?, request?);
+            attempt(op, request.attempt, wrong)?;
             Some((key, Act::Extend(v1::ExtendTokenRequest { name, ..request })))
         }
     }
+}
+
+/// Which attempt is meant: a repeat, or what comes late, must not meet a later one.
+fn attempt(op: Op, given: Option<u32>, wrong: &mut Vec<Wrong>) -> Option<()> {
+    if given.is_none() {
+        let said = format!(
+            "is missing: {op} needs the attempt as its consumer got it, since it may come late or twice"
+        );
+        wrong.push(("attempt".to_owned(), said));
+    }
+    given.map(drop)
 }
 
 /// A message of the API out of some of the members.

@@ -124,6 +124,14 @@ pub(super) fn applied(
             return None;
         }
     };
+    if let Resource::Alert(alert) = &resource
+        && alert.troubles.as_ref().is_some_and(|troubles| troubles.installation)
+    {
+        let said =
+            format!("true is not allowed in a command, which is about the namespace {namespace} alone");
+        wrong.push((place("troubles.installation"), said));
+        return None;
+    }
     let (name, resource) = sent(resource);
     if own != namespace {
         wrong.push((place("name"), elsewhere(&name, namespace)));

@@ -74,7 +74,7 @@ fn every_op_is_read() {
     let command = good(&release);
     let Act::Release(request) = &command.act else { panic!("{command:?}") };
     assert_eq!((request.name.as_str(), request.attempt), ("namespaces/team/events/0a-x-1", Some(2)));
-    let extend = json!({"version": 1, "op": "extend", "resource": "0a-x-1", "ttl": "15m"});
+    let extend = json!({"version": 1, "op": "extend", "resource": "0a-x-1", "ttl": "15m", "attempt": 2});
     let command = good(&extend);
     let Act::Extend(request) = &command.act else { panic!("{command:?}") };
     assert_eq!(request.ttl.map(|ttl| ttl.seconds), Some(900));
@@ -163,6 +163,20 @@ fn what_is_wrong_with_items_events_and_resources_is_told() {
             "resource: \"not an id\" is not allowed",
         ),
         (json!({"version": 1, "op": "release", "resource": "a", "outcome": "MAYBE"}), "outcome: \"MAYBE\""),
+        (
+            json!({"version": 1, "op": "release", "resource": "0a-x-1", "outcome": "RETRY"}),
+            "attempt: is missing: release needs",
+        ),
+        (
+            json!({"version": 1, "op": "extend", "resource": "0a-x-1", "ttl": "1m"}),
+            "attempt: is missing: extend needs",
+        ),
+        (
+            apply(
+                json!({"alert": {"id": "x", "troubles": {"installation": true}, "target": {"http": {"url": "http://a/b"}}}}),
+            ),
+            "resource.alert.troubles.installation: true is not allowed in a command",
+        ),
         (
             apply(json!("schedules/x")),
             "resource: \"schedules/x\" is not allowed, expected an object with one of",
