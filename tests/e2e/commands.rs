@@ -15,6 +15,7 @@ use tollgate_harness::{
 };
 
 mod broken;
+mod example;
 mod refused;
 mod seen;
 
@@ -183,7 +184,12 @@ fn acts() -> [Value; 3] {
 }
 
 async fn nothing_comes_again_or_late(world: &World, service: &Service, runs: &[String; 2], release: Value) {
-    // All of it again: nothing changes, and no other run is made.
+    // All of it again: nothing changes, and no other run is made, though the schedules are paused by now.
+    let pauses = ["schedules/held", "schedules/nightly"]
+        .map(|name| command("pause", name, json!({"resource": name, "revision": 1})));
+    world.send(&pauses).await;
+    let answers = world.answers(2, 20).await;
+    assert!(answers.iter().all(|answer| answer["outcome"] == "DONE"), "{answers:?}");
     let more = [command("release", "r2", release), apply("same", 2, schedule("nightly", 2))];
     world.send(&[acts().as_slice(), &more].concat()).await;
     let answers = world.answers(5, 20).await;
@@ -254,9 +260,11 @@ async fn every_op_is_carried_out(kind: Kind) {
     let arrived = consumer.notes.arrivals().remove(0);
     assert_eq!((arrived.data["a"].as_u64(), service.held_count().await), (Some(1), 1));
 
-    world.send(&[command("extend", "e1", json!({"resource": arrived.event_id, "ttl": "20m"}))]).await;
+    let attempt = arrived.attempt;
+    let extend = json!({"resource": arrived.event_id, "ttl": "20m", "attempt": attempt});
+    world.send(&[command("extend", "e1", extend)]).await;
     assert_eq!(world.answers(1, 20).await[0]["outcome"], "DONE");
-    let release = json!({"resource": arrived.event_id, "outcome": "SUCCEEDED", "message": "well done"});
+    let release = json!({"resource": arrived.event_id, "outcome": "SUCCEEDED", "message": "well done", "attempt": attempt});
     world
         .send(&[
             command("release", "r1", release.clone()),

@@ -76,8 +76,8 @@ impl Settler {
             self.send(queue, &mut all, (count, outage), |ended| ended.reply.take()).await;
         }
         if let Some(queue) = &self.dead_letters {
-            // One by one: each may be as large as a call.
-            for ended in &mut all {
+            // One by one: each may be as large as a call. What comes again has its dead letter then.
+            for ended in all.iter_mut().filter(|ended| ended.hide.is_none()) {
                 let one = std::slice::from_mut(ended);
                 let (count, outage) = (&self.counts.dead_letters, &self.counts.dead_letter_queue);
                 self.send(queue, one, (count, outage), |ended| ended.dead.take()).await;

@@ -10,6 +10,7 @@ use super::*;
 on_both_stores!(
     commands_of_an_outage_are_all_there_afterwards_and_none_twice,
     deaths_in_a_flood_lose_nothing_and_repeat_nothing,
+    an_outage_takes_no_patience_from_what_overtook_what_it_needs,
 );
 
 /// A service at a port that stays the same.
@@ -126,6 +127,63 @@ async fn deaths_in_a_flood_lose_nothing_and_repeat_nothing(kind: Kind) {
     world.emptied(240).await;
     judged(&service, SCHEDULES, TRIGGERS).await;
     assert_eq!(left(&world.client, &world.dead_letters).await, (0, 0));
+    commands.stop().await;
+    service.stop().await;
+}
+
+async fn an_outage_takes_no_patience_from_what_overtook_what_it_needs(kind: Kind) {
+    const BETWEEN: u64 = 40;
+    let database = Database::new(kind).await;
+    let port = free_port().unwrap();
+    let service = serve(&database, port).await;
+    let url = service.url().to_owned();
+    service.stop().await;
+    let world = World::new().await;
+    let mut needy = schedule("needy", 1);
+    needy["schedule"]["policy"] = "late".into();
+    // What is needed comes last, some batches later.
+    let mut all = vec![command("trigger", "t", json!({"resource": "schedules/needy"})), apply("s", 1, needy)];
+    all.extend(
+        (0..BETWEEN).map(|number| apply(&format!("b{number}"), 1, schedule(&format!("b{number}"), 1))),
+    );
+    all.push(apply("p", 1, json!({"policy": {"id": "late", "maxInFlight": 3}})));
+    world.send(&all).await;
+    let commands = world.start(&url, json!({"inHand": 10, "notFoundFor": "20s"}));
+    tokio::time::sleep(Duration::from_secs(22)).await;
+    let service = serve(&database, port).await;
+    let answers = world.answers(all.len(), 120).await;
+    assert!(answers.iter().all(|answer| answer["outcome"] == "DONE"), "{answers:?}");
+    assert_eq!(service.runs("needy").await.len(), 1);
+    assert_eq!(left(&world.client, &world.dead_letters).await, (0, 0));
+    commands.stop().await;
+    service.stop().await;
+}
+
+/// Answers that cannot be sent give their messages back; commands without one go on, and the log says which queue is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_queue_that_is_gone_stops_nothing_else() {
+    let database = Database::new(Kind::Sqlite).await;
+    let service = Service::start(&database).await;
+    let world = World::new().await;
+    let asking: Vec<Value> =
+        (0..100).map(|number| apply(&format!("a{number}"), 1, schedule(&format!("a{number}"), 1))).collect();
+    world.send(&asking).await;
+    let gone = world.replies.replace("answers", "nowhere");
+    let commands = world.start(service.url(), json!({"replyQueue": gone}));
+    wait_for("the outage of the answers", 30, async || {
+        let log = commands.log();
+        (log.contains("its replyQueue: ") && log.contains("replyQueue: ")).then_some(())
+    })
+    .await;
+    let mut quiet = apply("quiet", 1, schedule("quiet", 1));
+    quiet.as_object_mut().unwrap().remove("reply");
+    world.send(&[quiet]).await;
+    let cli = Cli::new(service.url());
+    wait_for("what asks for no answer", 60, async || schedules(&cli).contains_key("quiet").then_some(()))
+        .await;
+    assert_eq!(schedules(&cli).len(), 101);
+    let (_, hidden) = left(&world.client, &world.queue).await;
+    assert!(hidden > 0, "what could not be answered is not deleted");
     commands.stop().await;
     service.stop().await;
 }

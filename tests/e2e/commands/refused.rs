@@ -38,7 +38,7 @@ async fn each_bad_message_is_told_and_does_nothing(kind: Kind) {
         apply("target", 1, bad_target),
         apply("elsewhere", 1, elsewhere),
         command("trigger", "missing", json!({"resource": "schedules/missing"})),
-        command("release", "event", json!({"resource": "00-nothing"})),
+        command("release", "event", json!({"resource": "00-nothing", "attempt": 1})),
     ];
     // Good ones in the same batch come to no harm.
     let good: Vec<Value> = (0..20)
