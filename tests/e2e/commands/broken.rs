@@ -172,7 +172,7 @@ async fn a_reply_queue_that_is_gone_stops_nothing_else() {
     let commands = world.start(service.url(), json!({"replyQueue": gone}));
     wait_for("the outage of the answers", 30, async || {
         let log = commands.log();
-        (log.contains("its replyQueue: ") && log.contains("replyQueue: ")).then_some(())
+        (log.contains("its replyQueue: ") && log.contains(": replyQueue: ")).then_some(())
     })
     .await;
     let mut quiet = apply("quiet", 1, schedule("quiet", 1));
