@@ -186,7 +186,7 @@ fn acts() -> [Value; 3] {
 async fn nothing_comes_again_or_late(world: &World, service: &Service, runs: &[String; 2], release: Value) {
     // All of it again: nothing changes, and no other run is made, though the schedules are paused by now.
     let pauses = ["schedules/held", "schedules/nightly"]
-        .map(|name| command("pause", name, json!({"resource": name, "revision": 1})));
+        .map(|name| command("pause", &name.replace('/', ":"), json!({"resource": name, "revision": 1})));
     world.send(&pauses).await;
     let answers = world.answers(2, 20).await;
     assert!(answers.iter().all(|answer| answer["outcome"] == "DONE"), "{answers:?}");
