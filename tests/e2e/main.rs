@@ -31,6 +31,7 @@ mod change;
 mod churn;
 mod cli;
 mod cluster;
+mod commands;
 mod console;
 mod container;
 mod corrupt;

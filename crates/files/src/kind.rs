@@ -25,7 +25,8 @@ pub(super) const LIST: &str = "a list is not allowed as a document: separate its
                                policies, schedules, calendars and alerts";
 
 impl Kind {
-    pub(super) const ALL: [Self; 4] = [Self::Policy, Self::Schedule, Self::Calendar, Self::Alert];
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Policy, Self::Schedule, Self::Calendar, Self::Alert];
 
     /// The kind that `kind: …` names, in any case.
     pub(super) fn named(word: &str) -> Option<Self> {
@@ -33,7 +34,7 @@ impl Kind {
     }
 
     /// Its word.
-    pub(super) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Policy => "Policy",
             Self::Schedule => "Schedule",
@@ -43,7 +44,7 @@ impl Kind {
     }
 
     /// The key under which a document lists such.
-    pub(super) fn collection(self) -> &'static str {
+    pub fn collection(self) -> &'static str {
         match self {
             Self::Policy => "policies",
             Self::Schedule => "schedules",

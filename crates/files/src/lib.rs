@@ -26,7 +26,7 @@ use serde_saphyr::{MessageFormatter, Spanned, UserMessageFormatter};
 use tollgate_proto::v1;
 
 pub use kind::Kind;
-pub use resource::faults;
+pub use resource::{faults, one};
 use steps::{Tasks, Written};
 pub use values::wrong_values;
 pub use write::{OUTPUT_ONLY, document, with_ids, without_derived};

@@ -53,6 +53,19 @@ pub(super) fn read(
     }
 }
 
+/// One resource by its members, as they stand in a document, in this namespace where they do not say another one.
+///
+/// # Errors
+/// All that is wrong, field and sentence, as far as it can be known without the service.
+pub fn one(
+    namespace: &str,
+    members: Map<String, Value>,
+    kind: Kind,
+) -> Result<(String, Resource), Vec<(String, String)>> {
+    let told = |faults: Vec<Fault>| faults.into_iter().map(|Fault { field, message }| (field, message));
+    read(namespace, members, kind).map_err(|faults| told(faults).collect())
+}
+
 /// The resource without what is wrong with it. Adds to `faults` what is wrong with its fields, and, where anything is, with
 /// their values.
 fn judged(

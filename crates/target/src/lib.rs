@@ -43,6 +43,7 @@ pub use names::Lookup;
 pub use parcel::Parcel;
 pub use post::Post;
 pub use signature::check_secret;
+pub use sqs::plain::{check_queue, queue_client};
 
 use address::{Guard, GuardedNames};
 use cloud_event::EventContext;

@@ -11,6 +11,7 @@ mod account;
 mod batch;
 mod gathered;
 mod message;
+pub(crate) mod plain;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

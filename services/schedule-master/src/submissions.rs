@@ -61,9 +61,12 @@ impl ScheduleMaster {
         let name = names::schedule("header.name", &header.name)?;
         let _room = self.room_to_submit(&name.namespace).await?;
         let schedule = self.stored_schedule(&name).await?;
-        refuse_paused(&schedule)?;
         let asked = Asked::of(header, self.now_us())?;
         let begun = self.begin(&schedule, &asked).await?;
+        // A pause stops no repeat of what was made before it.
+        if begun.made_us.is_none() && self.run_of(&begun, &name.namespace).await?.is_none() {
+            refuse_paused(&schedule)?;
+        }
         let limits = self.limits_of_items(&schedule).await?;
         let mut upload = Upload::new(self, &schedule, begun, asked.resume_from, limits)?;
         while let Some(part) = next_part(&mut parts).await? {
@@ -132,6 +135,7 @@ impl ScheduleMaster {
                     "header.resume_from: the service has no items of this request id (any more); begin anew, from 0",
                 ));
             }
+            refuse_paused(schedule)?;
             let launch_us = asked.launch_us.unwrap_or_else(|| self.manual_launch_us());
             let id = RunId::derive(schedule.uid, launch_us);
             self.refuse_taken(schedule, launch_us).await?;

@@ -15,7 +15,7 @@ use crate::client::{
 };
 use crate::config::{self, ConfigError, ServeArgs};
 use crate::usage::Usage;
-use crate::{demo, init, key, secrets, serve, shell, times};
+use crate::{commands, demo, init, key, secrets, serve, shell, times};
 
 /// Throttled batch triggers. Schedules fire batches of events. Policies bound how many events are in flight, until
 /// consumers say that the work is done.
@@ -44,6 +44,8 @@ enum Command {
     Key(key::KeyArgs),
     /// Create keys that seal secrets at rest, and seal everything stored under a new one
     Secrets(secrets::SecretsArgs),
+    /// Take commands from SQS queues, and carry them out at a running service
+    Commands(Remote<commands::CommandsArgs>),
     /// Print a script that completes commands, flags and names in a shell
     Completions(shell::CompletionsArgs),
     /// Print the manual page, or write the pages of all commands
@@ -165,7 +167,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => {
             let config = config::load(&args, &std::env::vars().collect())?.config;
-            config::logging::start(&config)?;
+            config::logging::start(&config.log, config.log_format)?;
             serve::run(config).map(|()| ExitCode::SUCCESS)
         }
         Command::Init(args) => init::run(&args).map(|()| ExitCode::SUCCESS),
@@ -173,6 +175,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Config(args) => show_config(&args).map(|()| ExitCode::SUCCESS),
         Command::Key(args) => key::run(args).map(|()| ExitCode::SUCCESS),
         Command::Secrets(args) => secrets::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Commands(remote) => commands::run(&remote.args, &remote.client).map(|()| ExitCode::SUCCESS),
         Command::Completions(args) => shell::completions(&args).map(|()| ExitCode::SUCCESS),
         Command::Man(args) => shell::man(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
         Command::Times => {
@@ -194,6 +197,7 @@ async fn run_remote(command: Command) -> anyhow::Result<()> {
         | Command::Config(_)
         | Command::Key(_)
         | Command::Secrets(_)
+        | Command::Commands(_)
         | Command::Completions(_)
         | Command::Man(_)
         | Command::Times => Ok(()),
@@ -339,8 +343,10 @@ mod tests {
     }
 
     #[test]
-    fn workers_are_asked_for_with_or_without_a_queue() {
-        for line in ["workers", "workers render -n team -o wide -w"] {
+    fn workers_and_queues_of_commands_are_named() {
+        let queues = "commands -f a.yaml --listen-metrics 127.0.0.1:7412 --server http://a:1 --api-key k";
+        let checked = "commands -f commands.yaml --check";
+        for line in ["workers", "workers render -n team -o wide -w", queues, checked] {
             Cli::try_parse_from(std::iter::once("tollgate").chain(line.split(' '))).unwrap();
         }
     }
@@ -364,6 +370,8 @@ mod tests {
             "submit nightly a.json --wrapped --key-field x",
             "submit nightly a.json --wrapped --units-field x",
             "secrets",
+            "commands",
+            "commands -f a.yaml --listen-metrics here",
             "apply",
             "serve --port 3",
             "key create ci --scopes read",

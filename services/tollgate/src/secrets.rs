@@ -51,7 +51,7 @@ pub(crate) fn run(args: SecretsArgs) -> anyhow::Result<()> {
         }
         SecretsCommand::Rotate(args) => {
             let config = config::load(&args, &std::env::vars().collect())?.config;
-            config::logging::start(&config)?;
+            config::logging::start(&config.log, config.log_format)?;
             tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(rotate(&config))
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! - [`process`], [`kernel`]: a child process, and what the kernel knows of it; [`Serve`]: `tollgate serve` as one.
 //! - [`Service`]: a process that serves, and its API; [`Cli`]: the client commands.
+//! - [`Commands`]: a process that takes commands from queues.
 //! - [`Database`]: an empty SQLite file or PostgreSQL database; [`postgres`]: a server of one's own.
 //! - [`Consumer`], [`SqsConsumer`]: take events, check their form, count distinct events in flight, release by gRPC.
 //! - [`http`], [`sqs`], [`event`]: what a sink is made of that keeps its own books.
@@ -15,6 +16,7 @@
 
 pub mod browser;
 mod cli;
+mod commands;
 mod consumer;
 mod database;
 pub mod http;
@@ -29,6 +31,7 @@ mod service;
 pub mod sqs;
 
 pub use cli::{Answer, Cli};
+pub use commands::Commands;
 pub use consumer::event;
 pub use consumer::notes::{Arrival, Conduct, Notes, Work};
 pub use consumer::release::{Link, Releases};

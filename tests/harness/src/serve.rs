@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 use crate::process::Process;
 
 /// Queues of tests take any keys; nothing of this machine's may be used.
-const AWS: [(&str, &str); 5] = [
+pub(crate) const AWS: [(&str, &str); 5] = [
     ("AWS_ACCESS_KEY_ID", "testing"),
     ("AWS_SECRET_ACCESS_KEY", "testing"),
     ("AWS_EC2_METADATA_DISABLED", "true"),

@@ -140,7 +140,7 @@ impl Account {
 
 /// The region in the host of a queue's URL: `sqs.<region>.amazonaws.com`, its FIPS, VPC, dual-stack and Chinese forms, and
 /// the old `<region>.queue.amazonaws.com`.
-fn region_of_queue(queue_url: &str) -> Option<String> {
+pub(super) fn region_of_queue(queue_url: &str) -> Option<String> {
     let url = parse_url("queue_url", queue_url).ok()?;
     let host = url.host()?.to_ascii_lowercase();
     if ![".amazonaws.com", ".amazonaws.com.cn", ".api.aws"].iter().any(|end| host.ends_with(end)) {

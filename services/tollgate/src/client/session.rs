@@ -7,11 +7,12 @@ use clap::{Args, ColorChoice};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use prost::{Message, Name};
 use tollgate_clock::Clock;
+use tollgate_commands::Connection;
 use tollgate_proto::v1::event_emitter_service_client::EventEmitterServiceClient;
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
 use tollgate_proto::v1::worker_service_client::WorkerServiceClient;
-use tonic::metadata::{Ascii, MetadataValue};
+use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
@@ -158,30 +159,14 @@ impl Session {
     async fn open_within(args: ClientArgs, timeout: Option<Duration>) -> anyhow::Result<Self> {
         use_colours(args.color);
         let printer = Printer::stdout(args.output);
-        let server = match &args.server {
-            server if server.contains("://") => server.clone(),
-            server => format!("http://{server}"),
-        };
-        let expected = "expected http://HOST:PORT or https://HOST:PORT";
-        let wrong = || Usage(format!("--server: {server:?} is not allowed, {expected}"));
-        if !server.starts_with("http://") && !server.starts_with("https://") {
-            return Err(wrong().into());
-        }
-        let mut endpoint = Endpoint::from_shared(server.clone()).map_err(|_| wrong())?;
-        if server.starts_with("https://") {
-            endpoint = endpoint.tls_config(tls(&args)?).map_err(|error| Unreachable::new(&server, &error))?;
-        }
+        let (server, mut endpoint) = endpoint(&args)?;
         if timeout.is_none() {
             endpoint = endpoint.http2_keep_alive_interval(ALIVE_EVERY).keep_alive_timeout(ALIVE_TIMEOUT);
         }
         let bearer = bearer(args.api_key.as_deref())?;
         let actor = actor(args.actor)?;
         let reason = reason(&args.reason)?;
-        let channel = endpoint
-            .connect_timeout(CONNECT_TIMEOUT)
-            .connect()
-            .await
-            .map_err(|error| Unreachable::new(&server, &error))?;
+        let channel = endpoint.connect().await.map_err(|error| Unreachable::new(&server, &error))?;
         Ok(Self {
             wire: InterceptedService::new(channel.clone(), Caller { actor, reason, bearer, timeout }),
             channel,
@@ -264,6 +249,47 @@ impl Session {
     pub(crate) fn parent(&self) -> String {
         super::names::parent(&self.namespace)
     }
+}
+
+impl ClientArgs {
+    /// How the service is reached by what goes on while it is away, and connects again.
+    ///
+    /// # Errors
+    /// A URL, name, key or file that cannot be used.
+    pub(crate) fn connection(&self) -> anyhow::Result<Connection> {
+        let (_, endpoint) = endpoint(self)?;
+        let endpoint = endpoint
+            .http2_keep_alive_interval(ALIVE_EVERY)
+            .keep_alive_timeout(ALIVE_TIMEOUT)
+            .keep_alive_while_idle(true);
+        let mut metadata = MetadataMap::new();
+        metadata.insert("tollgate-actor", actor(self.actor.clone())?);
+        if let Some(reason) = reason(&self.reason)? {
+            metadata.insert("tollgate-reason", reason);
+        }
+        if let Some(bearer) = bearer(self.api_key.as_deref())? {
+            metadata.insert("authorization", bearer);
+        }
+        Ok(Connection { endpoint, metadata })
+    }
+}
+
+/// Where the service is, and how it is spoken to there.
+fn endpoint(args: &ClientArgs) -> anyhow::Result<(String, Endpoint)> {
+    let server = match &args.server {
+        server if server.contains("://") => server.clone(),
+        server => format!("http://{server}"),
+    };
+    let expected = "expected http://HOST:PORT or https://HOST:PORT";
+    let wrong = || Usage(format!("--server: {server:?} is not allowed, {expected}"));
+    if !server.starts_with("http://") && !server.starts_with("https://") {
+        return Err(wrong().into());
+    }
+    let mut endpoint = Endpoint::from_shared(server.clone()).map_err(|_| wrong())?;
+    if server.starts_with("https://") {
+        endpoint = endpoint.tls_config(tls(args)?).map_err(|error| Unreachable::new(&server, &error))?;
+    }
+    Ok((server, endpoint.connect_timeout(CONNECT_TIMEOUT)))
 }
 
 fn use_colours(choice: ColorChoice) {

@@ -3,7 +3,7 @@
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use super::{LogFormat, ServeConfig};
+use super::LogFormat;
 
 /// The database's client logs nothing of its connections: the code that needs the store says that it is away. The
 /// setting may ask for more.
@@ -13,14 +13,14 @@ const LIBRARIES: &str = "sqlx=error,sqlx_core=error,sqlx_core::pool=off";
 ///
 /// # Errors
 /// A filter that cannot be read, or logging that has been started already.
-pub(crate) fn start(config: &ServeConfig) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(format!("{LIBRARIES},{}", config.log))?;
+pub(crate) fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(format!("{LIBRARIES},{filter}"))?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_span_events(FmtSpan::NONE)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
-    let started = match config.log_format {
+    let started = match format {
         LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };

@@ -1,0 +1,430 @@
+//! One queue: its receivers, its batches, and what it does while the service is away. It shares nothing with other queues.
+//!
+//! In: messages. Out: their ends ([`Settler`]). Invariants: batches are carried out one after the other; while the service is
+//! away nothing more is asked for, and what is in hand stays hidden; after a stop, what has not begun is given back at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tollgate_clock::instant_now;
+use tonic::Code;
+
+use crate::api::{Api, Connection, Done, Outcome};
+use crate::backoff::Backoff;
+use crate::carry::{Outcomes, carry_out};
+use crate::command::Command;
+use crate::config::QueueConfig;
+use crate::counts::{Counts, Ending};
+use crate::fault::Fault;
+use crate::hands::{Hands, Place};
+use crate::patience::Patience;
+use crate::read::{Scope, read};
+use crate::settle::{End, Held, Settler};
+use crate::sqs::{MESSAGES_MAX, Queue, Received};
+
+/// How long a batch is gathered, and how much it may have.
+const GATHER: Duration = Duration::from_millis(50);
+const COMMANDS_MAX: usize = 100;
+const BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The most calls to SQS under way at once: receivers, and ends of ten messages.
+const RECEIVERS_MAX: usize = 4;
+const SETTLING_MAX: usize = 8;
+const HIDING_MAX: usize = 8;
+/// The least time for a call that hides anew.
+const HIDE_MIN: Duration = Duration::from_millis(500);
+/// How long what is under way may take after a stop.
+const GRACE: Duration = Duration::from_secs(10);
+/// And how long it may take to give the rest back.
+const GIVE_BACK: Duration = Duration::from_secs(3);
+
+/// A message that has come, in its place.
+type Arrived = (Received, Place);
+
+/// One queue that is read.
+pub(crate) struct Reader {
+    config: QueueConfig,
+    scope: Scope,
+    api: Api,
+    queue: Queue,
+    settler: Settler,
+    counts: Arc<Counts>,
+    patience: Patience,
+    settling: Arc<Semaphore>,
+    tracker: TaskTracker,
+    /// Whether messages are asked for.
+    open: watch::Sender<bool>,
+}
+
+/// A command that has no outcome yet.
+type Pending = (BTreeMap<usize, Command>, BTreeMap<usize, Held>);
+
+impl Reader {
+    /// A queue, of which nothing is read yet.
+    ///
+    /// # Errors
+    /// A queue without a region.
+    pub(crate) async fn new(config: QueueConfig, connection: &Connection) -> Result<Self, String> {
+        let client = tollgate_target::queue_client;
+        let (region, endpoint) = (config.region.as_deref(), config.endpoint_url.as_deref());
+        let client = client(&config.url, region, endpoint)
+            .await
+            .map_err(|said| format!("queue {}: {said}", config.name))?;
+        let named = |url: &String| Queue::new(client.clone(), url);
+        let counts = Arc::new(Counts::new(&config.name, Hands::new(config.in_hand)));
+        let queue = named(&config.url);
+        let settler = Settler {
+            queue: queue.clone(),
+            replies: config.reply_queue.as_ref().map(named),
+            dead_letters: config.dead_letter_queue.as_ref().map(named),
+            counts: counts.clone(),
+            end: CancellationToken::new(),
+        };
+        Ok(Self {
+            scope: Scope { namespace: config.namespace.clone(), allow: config.allow.clone() },
+            api: Api::new(connection, &config),
+            queue,
+            settler,
+            counts,
+            patience: Patience::default(),
+            settling: Arc::new(Semaphore::new(SETTLING_MAX)),
+            tracker: TaskTracker::new(),
+            open: watch::Sender::new(true),
+            config,
+        })
+    }
+
+    pub(crate) fn counts(&self) -> Arc<Counts> {
+        self.counts.clone()
+    }
+
+    /// Reads until it is told to stop, ends what is under way, and gives the rest back.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let QueueConfig { name, namespace, url, .. } = &self.config;
+        tracing::info!("queue {name}: commands of {url} go to the namespace {namespace}");
+        let this = Arc::new(self);
+        let (arrivals, mut arriving) = mpsc::channel(this.config.in_hand);
+        let receivers = this.config.in_hand.div_ceil(MESSAGES_MAX).clamp(1, RECEIVERS_MAX);
+        // They end with this one, however that ends.
+        let mut beside = JoinSet::new();
+        for _ in 0..receivers {
+            beside.spawn(this.clone().receive(arrivals.clone(), stop.clone()));
+        }
+        drop(arrivals);
+        beside.spawn(this.clone().keep_hidden());
+        beside.spawn(this.clone().look());
+        let work = this.work(&mut arriving, &stop);
+        let grace = async {
+            stop.cancelled().await;
+            tokio::time::sleep(GRACE).await;
+        };
+        let mut work = std::pin::pin!(work);
+        let left = tokio::select! {
+            left = &mut work => Some(left),
+            () = grace => None,
+        };
+        this.settler.end.cancel();
+        beside.abort_all();
+        // Whatever has a place yet has not come to its end.
+        let rest: Vec<String> =
+            this.counts.hands.due(Duration::ZERO).into_iter().map(|(_, receipt)| receipt).collect();
+        let count = rest.len();
+        let given_back = tokio::time::timeout(GIVE_BACK, this.give_back(rest)).await.is_ok();
+        if count > 0 {
+            tracing::info!("queue {}: {count} messages are left in the queue", this.config.name);
+        }
+        if !given_back || left.is_none() {
+            tracing::warn!(
+                "queue {}: not everything came to its end within the grace of a stop",
+                this.config.name
+            );
+        }
+        drop(left);
+    }
+
+    async fn give_back(&self, receipts: Vec<String>) {
+        for some in receipts.chunks(MESSAGES_MAX) {
+            let shown: Vec<(String, Duration)> =
+                some.iter().map(|receipt| (receipt.clone(), Duration::ZERO)).collect();
+            if self.queue.hide(&shown).await.is_err() {
+                // They are there again when they are no longer hidden.
+                return;
+            }
+        }
+    }
+
+    /// Asks for messages while there is room, and the service answers.
+    async fn receive(self: Arc<Self>, arrivals: mpsc::Sender<Arrived>, stop: CancellationToken) {
+        let (mut open, mut backoff) = (self.open.subscribe(), Backoff::default());
+        let asking = async {
+            loop {
+                if open.wait_for(|open| *open).await.is_err() {
+                    return;
+                }
+                let mut room = self.counts.hands.room().await;
+                match self.queue.receive(room.count, self.config.visibility).await {
+                    Ok(messages) => {
+                        self.counts.sqs.worked();
+                        backoff = Backoff::default();
+                        for message in messages {
+                            let place = room.take(&message, instant_now());
+                            if arrivals.send((message, place)).await.is_err() {
+                                return;
+                            }
+                        }
+                    }
+                    Err(said) => {
+                        drop(room);
+                        self.counts.sqs.failed(&said);
+                        tokio::time::sleep(backoff.next(None)).await;
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = asking => {}
+        }
+    }
+
+    /// Hides what is in hand anew, at half of the time for which it is hidden. What fails is tried again a moment later.
+    async fn keep_hidden(self: Arc<Self>) {
+        let tick = self.config.visibility / 8;
+        loop {
+            tokio::time::sleep(tick).await;
+            let due = self.counts.hands.due(self.config.visibility / 2);
+            let hide = |some: Vec<(u64, String)>| self.hide_anew(some, tick.max(HIDE_MIN));
+            let chunks: Vec<Vec<_>> = due.chunks(MESSAGES_MAX).map(<[_]>::to_vec).collect();
+            futures::stream::iter(chunks).for_each_concurrent(HIDING_MAX, hide).await;
+        }
+    }
+
+    async fn hide_anew(&self, some: Vec<(u64, String)>, most: Duration) {
+        let at = instant_now();
+        let messages: Vec<(String, Duration)> =
+            some.iter().map(|(_, receipt)| (receipt.clone(), self.config.visibility)).collect();
+        match tokio::time::timeout(most, self.queue.hide(&messages)).await {
+            Ok(Ok(failed)) => {
+                let done = some.iter().enumerate().filter(|(at, _)| !failed.contains(at));
+                done.for_each(|(_, (number, _))| self.counts.hands.hidden(*number, at));
+            }
+            Ok(Err(said)) => self.counts.sqs.failed(&said),
+            Err(_) => self.counts.sqs.failed(&"no answer in time"),
+        }
+    }
+
+    /// Says at the start which of its queues cannot be used.
+    async fn look(self: Arc<Self>) {
+        let Settler { replies, dead_letters, .. } = &self.settler;
+        let others = [("replyQueue", replies), ("deadLetterQueue", dead_letters)];
+        let others = others.into_iter().filter_map(|(field, queue)| Some((field, queue.as_ref()?)));
+        for (field, queue) in [("url", &self.queue)].into_iter().chain(others) {
+            if let Err(said) = queue.look().await {
+                tracing::warn!("queue {}: {field}: {said}", self.config.name);
+            }
+        }
+    }
+
+    /// Carries out one batch after the other. What is left after a stop keeps its places.
+    async fn work(&self, arriving: &mut mpsc::Receiver<Arrived>, stop: &CancellationToken) -> Vec<Arrived> {
+        let mut left = Vec::new();
+        loop {
+            let first = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                first = arriving.recv() => first,
+            };
+            let Some(first) = first else { break };
+            let batch = gather(first, arriving).await;
+            left = self.batch(batch, stop).await;
+            if !left.is_empty() {
+                break;
+            }
+        }
+        // Receivers hold back until they know of the stop.
+        while let Some(arrived) = arriving.recv().await {
+            left.push(arrived);
+        }
+        self.tracker.close();
+        self.tracker.wait().await;
+        left
+    }
+
+    /// Carries out a batch, however long the service is away. Gives back what a stop has left of it.
+    async fn batch(&self, batch: Vec<Arrived>, stop: &CancellationToken) -> Vec<Arrived> {
+        let (mut pending, refused) = self.sorted(batch);
+        self.settle(refused).await;
+        let (mut backoff, mut tries) = (Backoff::default(), 0);
+        while !pending.0.is_empty() {
+            let (outcomes, away) = carry_out(&self.api, &pending.0, tries).await;
+            if !outcomes.is_empty() {
+                backoff = Backoff::default();
+            }
+            self.settle(self.ended(&mut pending, outcomes)).await;
+            let Some(away) = away else {
+                self.counts.service.worked();
+                self.open.send_replace(true);
+                continue;
+            };
+            tries += 1;
+            self.open.send_replace(false);
+            self.counts.service.failed(&Fault::of_status(&away.status).text());
+            if away.status.code() == Code::Unauthenticated {
+                self.api.read_key();
+            }
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep(backoff.next(away.wait)) => {}
+            }
+        }
+        pending.1.into_values().map(|held| (held.message, held.place)).collect()
+    }
+
+    /// Commands, and what cannot be one.
+    fn sorted(&self, batch: Vec<Arrived>) -> (Pending, Vec<(Held, End)>) {
+        let (mut commands, mut held, mut refused) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        for (at, (message, place)) in batch.into_iter().enumerate() {
+            let known = read(&message.body, &self.scope);
+            let one = Held { message, place, label: known.label };
+            match known.command {
+                Ok(command) => {
+                    commands.insert(at, command);
+                    held.insert(at, one);
+                }
+                Err(fault) => refused.push((one, End::Refused(fault))),
+            }
+        }
+        ((commands, held), refused)
+    }
+
+    /// The ends of those that have an outcome.
+    fn ended(&self, pending: &mut Pending, outcomes: Outcomes) -> Vec<(Held, End)> {
+        let end = |(at, outcome)| {
+            pending.0.remove(&at);
+            let held = pending.1.remove(&at)?;
+            let end = self.end(&held.message, outcome);
+            Some((held, end))
+        };
+        outcomes.into_iter().filter_map(end).collect()
+    }
+
+    fn end(&self, message: &Received, outcome: Outcome) -> End {
+        let end = match outcome {
+            Outcome::Done(done) => {
+                End::Done(if done.unchanged { Ending::Unchanged } else { Ending::Done }, done)
+            }
+            Outcome::Outdated => End::Done(Ending::Outdated, Done::default()),
+            Outcome::Refused(fault) => End::Refused(fault),
+            Outcome::Early(fault) => self.again(message, fault, soon, self.config.not_found_for),
+            Outcome::Later(fault) => {
+                let (queue, id) = (&self.config.name, &message.id);
+                let (times, said) = (message.times, fault.text());
+                tracing::info!(queue, message_id = id, times, "comes again: {said}");
+                self.again(message, fault, later, self.config.give_up_after)
+            }
+        };
+        if !matches!(end, End::Later(_)) {
+            self.patience.forget(&message.id);
+        }
+        end
+    }
+
+    /// A command comes again after a pause, unless it has waited for so long; by its receptions where that is not known.
+    fn again(
+        &self,
+        message: &Received,
+        fault: Fault,
+        pauses: fn(u32) -> Duration,
+        waits_max: Duration,
+    ) -> End {
+        let pause = pauses(message.times);
+        let waited = self.patience.judged(&message.id, pause, instant_now());
+        let waited = waited.unwrap_or_else(|| (1..message.times.min(10_000)).map(pauses).sum());
+        if waited >= waits_max { End::Refused(fault) } else { End::Later(pause) }
+    }
+
+    /// Ends messages, ten in a call, beside what comes next.
+    async fn settle(&self, ended: Vec<(Held, End)>) {
+        let mut ended = ended.into_iter().peekable();
+        while ended.peek().is_some() {
+            let some: Vec<(Held, End)> = ended.by_ref().take(MESSAGES_MAX).collect();
+            let Ok(turn) = self.settling.clone().acquire_owned().await else { return };
+            let settler = self.settler.clone();
+            self.tracker.spawn(async move {
+                settler.settle(some).await;
+                drop(turn);
+            });
+        }
+    }
+}
+
+/// When a command comes again that may have overtaken what it needs.
+fn soon(times: u32) -> Duration {
+    Duration::from_secs(1 << times.saturating_sub(1).min(4)).min(Duration::from_secs(15))
+}
+
+/// When a command comes again that was not carried out while the service works.
+fn later(times: u32) -> Duration {
+    Duration::from_secs(2 << times.saturating_sub(1).min(7)).min(Duration::from_secs(300))
+}
+
+/// What comes within a moment, as much as a batch may have.
+async fn gather(first: Arrived, arriving: &mut mpsc::Receiver<Arrived>) -> Vec<Arrived> {
+    let until = instant_now() + GATHER;
+    let mut bytes = first.0.body.len();
+    let mut batch = vec![first];
+    while batch.len() < COMMANDS_MAX && bytes < BYTES_MAX {
+        match tokio::time::timeout_at(until, arriving.recv()).await {
+            Ok(Some(next)) => {
+                bytes += next.0.body.len();
+                batch.push(next);
+            }
+            Ok(None) | Err(_) => break,
+        }
+    }
+    batch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_again_comes_ever_more_rarely() {
+        let spans = |span: fn(u32) -> Duration| [1, 2, 3, 9, 100].map(|times| span(times).as_secs());
+        assert_eq!(spans(soon), [1, 2, 4, 15, 15]);
+        assert_eq!(spans(later), [2, 4, 8, 256, 256]);
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_no_larger_than_it_may_be() {
+        let hands = Hands::new(1_000);
+        let (arrivals, mut arriving) = mpsc::channel(1_000);
+        for _ in 0..25 {
+            let mut room = hands.room().await;
+            for _ in 0..10 {
+                let body = "x".repeat(1_000);
+                let message = Received {
+                    id: String::new(),
+                    receipt: String::new(),
+                    body,
+                    sent_ms: 0,
+                    times: 1,
+                    group: None,
+                };
+                let place = room.take(&message, instant_now());
+                assert!(arrivals.try_send((message, place)).is_ok());
+            }
+        }
+        let mut sizes = Vec::new();
+        while let Ok(first) = arriving.try_recv() {
+            sizes.push(gather(first, &mut arriving).await.len());
+        }
+        assert_eq!(sizes, [100, 100, 50]);
+    }
+}

@@ -1,0 +1,81 @@
+//! `tollgate commands` as a process, with a file of queues.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tempfile::NamedTempFile;
+
+use crate::process::Process;
+use crate::serve::AWS;
+use crate::{binary, wait_for};
+
+/// A planned stop takes 10 s of grace at most, and a few more to give back what is left.
+const STOP_MAX: Duration = Duration::from_secs(20);
+
+/// A process that takes commands from queues; killed when dropped.
+pub struct Commands {
+    process: Process,
+    log: NamedTempFile,
+}
+
+impl Commands {
+    /// Starts it with this file, for the service at this URL, with more flags.
+    pub fn start(file: &Path, server: &str, flags: &[&str]) -> Self {
+        let log = NamedTempFile::new().unwrap();
+        let mut command = Command::new(binary());
+        command.args(["commands", "--server", server, "-f"]).arg(file).args(flags).envs(AWS);
+        let into = OpenOptions::new().append(true).open(log.path()).unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(into);
+        Self { process: Process::start(&mut command).unwrap(), log }
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log.path()).unwrap()
+    }
+
+    /// The address of its metrics, once it says so.
+    pub async fn metrics(&self) -> String {
+        wait_for("the address of the metrics", 20, async || {
+            let log = self.log();
+            let (_, rest) = log.split_once("metrics at ")?;
+            rest.split_whitespace().next().map(str::to_owned)
+        })
+        .await
+    }
+
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Ends it as a power cut would.
+    pub fn kill9(mut self) {
+        self.process.kill9().unwrap();
+    }
+
+    /// Asks it to stop, and waits until it has ended well.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub async fn stop(mut self) {
+        let status = self.process.terminate(STOP_MAX).await.unwrap();
+        assert!(status.success(), "{status}: {}", self.log());
+    }
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.log.path()).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            #[expect(clippy::print_stderr, reason = "shown with the failed test")]
+            {
+                let tail = lines[lines.len().saturating_sub(40)..].join("\n");
+                eprintln!("the end of the log of the commands:\n{tail}");
+            }
+        }
+    }
+}
