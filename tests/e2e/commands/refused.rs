@@ -48,7 +48,7 @@ async fn each_bad_message_is_told_and_does_nothing(kind: Kind) {
     world.send(&mixed).await;
     let long = format!("{{\"id\": \"{}", "x".repeat(1_048_500));
     send(&world.client, &world.queue, &["not json".to_owned()]).await;
-    send(&world.client, &world.queue, &[long.clone()]).await;
+    send(&world.client, &world.queue, std::slice::from_ref(&long)).await;
 
     let answers = world.answers(mixed.len(), 60).await;
     let dead = taken(&world.client, &world.dead_letters, bad.len() + 2, 60).await;

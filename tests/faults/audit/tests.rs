@@ -450,12 +450,8 @@ fn what_was_sent_again_in_silence_may_meet_the_release() {
         world.journal.released(number, LAUNCH_US + 4_000_000);
         world.journal.arrived(&silent, 2, Met::Taken, LAUNCH_US + again_us);
         let breaches = world.verdict().breaches;
-        let of_delivery = [Promise::Released, Promise::Duplicate].into_iter();
-        assert_eq!(
-            of_delivery.filter(|one| breaches.contains_key(one)).next_back(),
-            promise,
-            "{breaches:#?}"
-        );
+        let mut of_delivery = [Promise::Released, Promise::Duplicate].into_iter();
+        assert_eq!(of_delivery.rfind(|one| breaches.contains_key(one)), promise, "{breaches:#?}");
     }
 }
 
