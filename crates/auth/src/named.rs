@@ -193,8 +193,9 @@ mod tests {
 
     /// Texts of requests that name no resource outside of what the request names otherwise. Filters may; what they name is
     /// looked for in the request's own namespace only.
-    const NO_NAMES: [&str; 46] = [
+    const NO_NAMES: [&str; 48] = [
         "alert_id",
+        "bootstrap_servers",
         "calendar_id",
         "cron",
         "cursor",
@@ -236,6 +237,7 @@ mod tests {
         "secret",
         "source",
         "time_zone",
+        "topic",
         "uid",
         "units_field",
         "url",

@@ -187,7 +187,8 @@ mod tests {
         assert_eq!((&made["schedule"]["events"], &made["schedule"]["policy"]), (&json!(3), &json!("p")));
         let name = [("name", "namespaces/a/schedules/b")];
         let paused = message("PauseSchedule", &name, "", r#"{"reason": "tired"}"#).unwrap();
-        assert_eq!(paused, json!({"name": "namespaces/a/schedules/b", "reason": "tired"}));
+        let expected = json!({"name": "namespaces/a/schedules/b", "reason": "tired", "revision": "0"});
+        assert_eq!(paused, expected);
         let none = message("PauseSchedule", &name, "", "").unwrap();
         assert_eq!(none["reason"], "");
     }
