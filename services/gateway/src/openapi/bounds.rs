@@ -14,6 +14,9 @@ const DAY_S: u64 = 86_400;
 /// What a resource's generation looks like, as its etag; or nothing.
 const ETAG: &str = "^(0|-?[1-9][0-9]{0,17})?$";
 
+/// The largest revision that is sure to be read, of 18 digits.
+const REVISION_MAX: i64 = 999_999_999_999_999_999;
+
 /// Keywords for a field's schema.
 pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
     let name = field.full_name().strip_prefix("tollgate.v1.")?;
@@ -21,6 +24,13 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
     match field.name() {
         "page_size" => return Some(json!({"minimum": 0})),
         "etag" => return Some(json!({"pattern": ETAG})),
+        // A number is taken, too.
+        "revision" => {
+            let number = json!({
+                "type": ["string", "integer"], "pattern": "^[0-9]{1,18}$", "minimum": 0, "maximum": REVISION_MAX
+            });
+            return Some(number);
+        }
         "labels" => return Some(json!({"maxProperties": 64})),
         "reason" | "description" => return text(),
         _ => {}

@@ -139,6 +139,11 @@ fn bounded(mut schema: Value, field: &FieldDescriptor) -> Value {
 /// A schema, or null.
 fn nullable(mut schema: Value) -> Value {
     match schema.get("type").cloned() {
+        Some(Value::Array(mut kinds)) => {
+            kinds.push("null".into());
+            schema["type"] = kinds.into();
+            schema
+        }
         Some(kind) => {
             schema["type"] = json!([kind, "null"]);
             schema
