@@ -23,6 +23,9 @@ pub(crate) const OUTDATED: &str = "OUTDATED";
 /// How many are looked up at once.
 const IDS: usize = 1_000;
 
+/// The largest revision, of 18 digits.
+const REVISION_MAX: i64 = 999_999_999_999_999_999;
+
 /// Of what there are revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Revised {
@@ -73,8 +76,8 @@ impl Revised {
 pub(crate) fn number(field: &str, given: i64) -> Result<Option<i64>, FieldError> {
     match given {
         0 => Ok(None),
-        1.. => Ok(Some(given)),
-        _ => Err(FieldError::new(field, given, "1 or more, or nothing")),
+        1..=REVISION_MAX => Ok(Some(given)),
+        _ => Err(FieldError::new(field, given, "1 to 999,999,999,999,999,999, or nothing")),
     }
 }
 
