@@ -1,23 +1,8 @@
 //! Every subject of the end-to-end tests.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-/// Stamps a test for each store.
-macro_rules! on_both_stores {
-    ($($name:ident),+ $(,)?) => {
-        mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                super::$name(tollgate_harness::Kind::Sqlite).await;
-            })+
-        }
-        mod postgres {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                super::$name(tollgate_harness::Kind::Postgres).await;
-            })+
-        }
-    };
-}
+#[macro_use]
+extern crate tollgate_harness;
 
 mod ahead;
 mod alerts;

@@ -143,19 +143,22 @@ impl Sink {
         tokio::spawn(async move { sink.release(number, &event).await });
     }
 
+    /// Writes down a delivery that is met so.
+    fn arrived(&self, conduct: Conduct, event: &Event, attempt: u32) -> (u32, Task) {
+        let mut journal = self.journal();
+        if let Some(kind) = conduct.misbehaviour() {
+            journal.misbehaves(kind);
+        }
+        // Work that has been done is taken, whatever the consumer had in mind.
+        let met = if journal.is_done(&event.id) { Met::Taken } else { conduct.met() };
+        journal.arrived(event, attempt, met, now_us())
+    }
+
     /// Meets a delivery by HTTP.
     async fn meet(&self, delivery: Delivery) -> Result<Response<Body>, Broken> {
         let conduct = self.conduct(&delivery);
         let Delivery { event, attempt, on_response } = delivery;
-        let (number, task) = {
-            let mut journal = self.journal();
-            if let Some(kind) = conduct.misbehaviour() {
-                journal.misbehaves(kind);
-            }
-            // Work that has been done is taken, whatever the consumer had in mind.
-            let met = if journal.is_done(&event.id) { Met::Taken } else { conduct.met() };
-            journal.arrived(&event, attempt, met, now_us())
-        };
+        let (number, task) = self.arrived(conduct, &event, attempt);
         if task == Task::ReleaseAgain {
             return Ok(self.already_done(number, event, attempt, on_response));
         }

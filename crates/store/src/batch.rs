@@ -91,7 +91,7 @@ pub(crate) struct PlanBatch {
     pub(crate) steps: Vec<BatchStep>,
     pub(crate) audit: Vec<AuditRow>,
     pub(crate) outbox: Vec<OutboxRow>,
-    /// The revisions that commands bring, each resource once.
+    /// The revisions that the changes bring, each resource once.
     pub(crate) revisions: Vec<RevisionRow>,
     /// The calendars whose dates schedules have, with what they must be.
     pub(crate) calendars: BTreeSet<HeldRow>,

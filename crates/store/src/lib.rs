@@ -11,7 +11,7 @@
 //! - [`listing`]: runs whose items are fetched.
 //! - [`look_up`]: what the Event Handler answers people from; no schedules.
 //! - [`seal`]: rows that hold secrets; [`quota`]: counts.
-//! - [`revision`]: revisions of resources that are changed by commands.
+//! - [`revision`]: revisions of resources, by which callers number their changes.
 //! - [`keys`]: API keys.
 //! - [`alert`]: who is told of what is wrong.
 //! - [`calendar`]: dates under a name, and which schedules go by them.

@@ -133,8 +133,8 @@ pub enum PlanWrite {
         /// What.
         notice: Box<Notice>,
     },
-    /// Brings a resource to a revision, in the same transaction as what the command changes. Where it is not at the one that was
-    /// read any more, that is a conflict, and nothing is written.
+    /// Brings a resource to a revision, in the same transaction as the change that it numbers. Where it is not at the one that
+    /// was read any more, that is a conflict, and nothing is written.
     Revise {
         /// Which one.
         revision: Revision,

@@ -1,4 +1,4 @@
-//! Revisions of resources that are changed by commands: an older command never overtakes a later one.
+//! Revisions of resources, by which callers number their changes: an older one never overtakes a later one.
 //!
 //! A revision goes with the change that it is for, as one of the plan's writes ([`crate::plan::PlanWrite::Revise`]); here is what
 //! it says, and how it is read. Invariants: of a resource, revisions only grow as long as one is remembered; what was decided
@@ -9,15 +9,15 @@ use tollgate_core::model::DAY_US;
 
 use crate::StoreError;
 
-/// For how long the latest revision of a resource is remembered: as long as a queue keeps a command at most.
+/// For how long the latest revision of a resource is remembered: as long as SQS keeps a message at most.
 pub const REVISIONS_KEPT_US: i64 = 14 * DAY_US;
 
-/// The latest revision that a command has brought a resource to.
+/// The latest revision that a resource has been brought to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision {
     /// The namespace's id.
     pub namespace: String,
-    /// `schedule`, `policy`, `calendar` or `alert`.
+    /// `schedule`, `policy`, `calendar` or `alert`; `schedule_pause` or `policy_pause`: whether it is paused.
     pub kind: String,
     /// The resource's id.
     pub id: String,

@@ -18,8 +18,9 @@ use tonic::Status;
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::change::{Change, again, check_etag};
+use crate::deletions::Deletion;
 use crate::lists::{cut, limit, to_filter};
-use crate::revisions::{Numbered, Revised};
+use crate::revisions::Revised;
 use crate::warnings::namespace_new;
 
 /// Who asks: its name, and whether it reaches all namespaces.
@@ -128,27 +129,16 @@ impl ScheduleMaster {
         actor: Caller,
     ) -> Result<(), Status> {
         let name = names::alert("name", &request.name)?;
-        let etag = convert::etag("etag", &request.etag)?;
-        let numbered = Numbered::deletion(Revised::Alert, &name, request.revision)?;
-        let mut try_number = 1;
-        loop {
-            let revisions = self.not_outdated(&numbered).await?;
-            let done = match self.stored_alert(&name).await {
-                Err(missing) if numbered.may_miss(&missing) => self.note_deletion(&numbered, revisions).await,
-                Err(refused) => return Err(refused),
-                Ok(stored) => {
-                    check_etag(&request.name, etag, stored.generation)?;
-                    let at_us = self.change_us(stored.updated_us);
-                    let deed = Deed { at_us, actor: actor.clone(), action: "delete" };
-                    self.admit_writes(&name.namespace, 1)?;
-                    self.commit_as(&[&self.drop_alert(&stored, &deed)], revisions).await.map_err(status)
-                }
-            };
-            match done {
-                Err(failed) if again(try_number, etag, &failed) => try_number += 1,
-                done => return done,
-            }
-        }
+        let asked = (request.etag.as_str(), request.revision);
+        let deletion = Deletion::new(Revised::Alert, (&name, &request.name), asked, actor)?;
+        let state = |stored: &Alert| (stored.generation, stored.updated_us);
+        self.delete(
+            deletion,
+            || self.stored_alert(&name),
+            state,
+            |stored, deed| self.drop_alert(&stored, &deed),
+        )
+        .await
     }
 
     /// The alert with its new generation and its secrets sealed, and the change that makes it. `wanted` is in clear.

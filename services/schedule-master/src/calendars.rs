@@ -17,8 +17,9 @@ use tonic::Status;
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::change::{Change, again, check_etag};
+use crate::deletions::Deletion;
 use crate::lists::{cut, limit, to_filter};
-use crate::revisions::{Numbered, Revised};
+use crate::revisions::Revised;
 use crate::warnings::{namespace_new, told};
 
 /// How many schedules an answer names.
@@ -213,27 +214,16 @@ impl ScheduleMaster {
         actor: Caller,
     ) -> Result<(), Status> {
         let name = names::calendar("name", &request.name)?;
-        let etag = convert::etag("etag", &request.etag)?;
-        let numbered = Numbered::deletion(Revised::Calendar, &name, request.revision)?;
-        let mut try_number = 1;
-        loop {
-            let revisions = self.not_outdated(&numbered).await?;
-            let done = match self.stored_calendar(&name).await {
-                Err(missing) if numbered.may_miss(&missing) => self.note_deletion(&numbered, revisions).await,
-                Err(refused) => return Err(refused),
-                Ok(stored) => {
-                    check_etag(&request.name, etag, stored.generation)?;
-                    let at_us = self.change_us(stored.updated_us);
-                    let deed = Deed { at_us, actor: actor.clone(), action: "delete" };
-                    self.admit_writes(&name.namespace, 1)?;
-                    self.commit_as(&[&self.drop_calendar(&stored, &deed)], revisions).await.map_err(status)
-                }
-            };
-            match done {
-                Err(failed) if again(try_number, etag, &failed) => try_number += 1,
-                done => return done,
-            }
-        }
+        let asked = (request.etag.as_str(), request.revision);
+        let deletion = Deletion::new(Revised::Calendar, (&name, &request.name), asked, actor)?;
+        let state = |stored: &Calendar| (stored.generation, stored.updated_us);
+        self.delete(
+            deletion,
+            || self.stored_calendar(&name),
+            state,
+            |stored, deed| self.drop_calendar(&stored, &deed),
+        )
+        .await
     }
 
     /// The calendar with its new generation, and the change that makes it, and gives its dates to its schedules.

@@ -18,6 +18,7 @@ mod calendars;
 mod chains;
 mod change;
 mod dates;
+mod deletions;
 mod done;
 mod draft;
 mod forecast;

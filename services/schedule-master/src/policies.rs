@@ -14,6 +14,7 @@ use tonic::Status;
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::change::{Change, again, check_etag};
+use crate::deletions::Deletion;
 use crate::parents::Known;
 use crate::revisions::{Numbered, Revised};
 use crate::warnings::namespace_new;
@@ -96,27 +97,16 @@ impl ScheduleMaster {
         actor: Caller,
     ) -> Result<(), Status> {
         let name = names::policy("name", &request.name)?;
-        let etag = convert::etag("etag", &request.etag)?;
-        let numbered = Numbered::deletion(Revised::Policy, &name, request.revision)?;
-        let mut try_number = 1;
-        loop {
-            let revisions = self.not_outdated(&numbered).await?;
-            let done = match self.stored_policy(&name).await {
-                Err(missing) if numbered.may_miss(&missing) => self.note_deletion(&numbered, revisions).await,
-                Err(refused) => return Err(refused),
-                Ok(stored) => {
-                    check_etag(&request.name, etag, stored.generation)?;
-                    let at_us = self.change_us(stored.updated_us);
-                    let deed = Deed { at_us, actor: actor.clone(), action: "delete" };
-                    self.admit_writes(&name.namespace, 1)?;
-                    self.commit_as(&[&self.drop_policy(&stored, &deed)], revisions).await.map_err(status)
-                }
-            };
-            match done {
-                Err(failed) if again(try_number, etag, &failed) => try_number += 1,
-                done => return done,
-            }
-        }
+        let asked = (request.etag.as_str(), request.revision);
+        let deletion = Deletion::new(Revised::Policy, (&name, &request.name), asked, actor)?;
+        let state = |stored: &Policy| (stored.generation, stored.updated_us);
+        self.delete(
+            deletion,
+            || self.stored_policy(&name),
+            state,
+            |stored, deed| self.drop_policy(&stored, &deed),
+        )
+        .await
     }
 
     pub(crate) async fn pause_policy(

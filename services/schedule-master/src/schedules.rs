@@ -13,6 +13,7 @@ use tonic::Status;
 use crate::ScheduleMaster;
 use crate::audit::Deed;
 use crate::change::{Change, again, check_etag};
+use crate::deletions::Deletion;
 use crate::draft::{Draft, stored_plan};
 use crate::revisions::{Numbered, Revised};
 use crate::secrets::sealed_status;
@@ -208,27 +209,10 @@ impl ScheduleMaster {
         actor: Caller,
     ) -> Result<(), Status> {
         let name = names::schedule("name", &request.name)?;
-        let etag = convert::etag("etag", &request.etag)?;
-        let numbered = Numbered::deletion(Revised::Schedule, &name, request.revision)?;
-        let mut try_number = 1;
-        loop {
-            let revisions = self.not_outdated(&numbered).await?;
-            let done = match self.stored_schedule(&name).await {
-                Err(missing) if numbered.may_miss(&missing) => self.note_deletion(&numbered, revisions).await,
-                Err(refused) => return Err(refused),
-                Ok(stored) => {
-                    check_etag(&request.name, etag, stored.generation)?;
-                    let at_us = self.change_us(stored.updated_us);
-                    let deed = Deed { at_us, actor: actor.clone(), action: "delete" };
-                    self.admit_writes(&name.namespace, 1)?;
-                    self.commit_as(&[&Change::deletion(stored, deed)], revisions).await.map_err(status)
-                }
-            };
-            match done {
-                Err(failed) if again(try_number, etag, &failed) => try_number += 1,
-                done => return done,
-            }
-        }
+        let asked = (request.etag.as_str(), request.revision);
+        let deletion = Deletion::new(Revised::Schedule, (&name, &request.name), asked, actor)?;
+        let state = |stored: &Schedule| (stored.generation, stored.updated_us);
+        self.delete(deletion, || self.stored_schedule(&name), state, Change::deletion).await
     }
 
     pub(crate) async fn pause_schedule(

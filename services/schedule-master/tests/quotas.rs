@@ -127,6 +127,15 @@ async fn writes_end_at_their_rate_and_say_when_to_come_again() {
     world.get("s1").await.unwrap();
     world.pause("s1", "now").await;
     world.apply(vec![given_schedule("s2", "a:1", json!({}))]).await.unwrap();
+    // A revision is one, also of what is as it was, or is not there.
+    let numbered = v1::ApplyResourcesRequest { revision: 1, ..given_schedule("s2", "a:1", json!({})) };
+    let gone = v1::DeleteScheduleRequest { name: name("never"), revision: 1, ..Default::default() };
+    for refused in [
+        world.apply(vec![numbered]).await.unwrap_err(),
+        world.client.delete_schedule(gone).await.unwrap_err(),
+    ] {
+        assert_exhausted(&refused, &["`writes`"]);
+    }
     world.clock.advance_us(SECOND_US);
     world.create("more", json!({})).await.unwrap();
 }

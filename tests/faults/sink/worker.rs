@@ -117,14 +117,7 @@ impl Sink {
         let accept = Say::Accept(AcceptEvent { name: event.id.clone(), attempt });
         let release =
             ReleaseTokenRequest { name: event.id.clone(), attempt: Some(attempt), ..Default::default() };
-        let (number, task) = {
-            let mut journal = self.journal();
-            if let Some(kind) = conduct.misbehaviour() {
-                journal.misbehaves(kind);
-            }
-            let met = if journal.is_done(&event.id) { Met::Taken } else { conduct.met() };
-            journal.arrived(&event, attempt, met, now_us())
-        };
+        let (number, task) = self.arrived(conduct, &event, attempt);
         if task == Task::ReleaseAgain {
             self.accepts((number, &event.id, attempt), (voice, accept), accepted);
             self.works(Duration::ZERO, number, event, voice.clone());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tempfile::NamedTempFile;
 
-use crate::process::Process;
+use crate::process::{Process, show_end};
 use crate::serve::AWS;
 use crate::{binary, wait_for};
 
@@ -69,13 +69,7 @@ impl Commands {
 impl Drop for Commands {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.log.path()).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
-            #[expect(clippy::print_stderr, reason = "shown with the failed test")]
-            {
-                let tail = lines[lines.len().saturating_sub(40)..].join("\n");
-                eprintln!("the end of the log of the commands:\n{tail}");
-            }
+            show_end(self.log.path(), "the commands");
         }
     }
 }

@@ -44,6 +44,25 @@ pub use sqs::emulator::Emulator;
 
 use std::time::{Duration, Instant, SystemTime};
 
+/// Stamps a test for each store; the functions are given its kind.
+#[macro_export]
+macro_rules! on_both_stores {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name($crate::Kind::Sqlite).await;
+            })+
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name($crate::Kind::Postgres).await;
+            })+
+        }
+    };
+}
+
 /// Now, in microseconds since the epoch.
 pub fn now_us() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();

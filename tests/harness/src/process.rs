@@ -1,10 +1,21 @@
 //! A child process: started, asked to stop, frozen, killed. It is killed when dropped.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+
+/// Shows the end of a process's log beside a test that fails.
+pub(crate) fn show_end(log: &Path, of: &str) {
+    let log = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    let tail = lines[lines.len().saturating_sub(40)..].join("\n");
+    #[expect(clippy::print_stderr, reason = "shown with the failed test")]
+    {
+        eprintln!("the end of the log of {of}:\n{tail}");
+    }
+}
 
 /// A child process; killed when dropped.
 #[derive(Debug)]

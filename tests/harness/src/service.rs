@@ -13,7 +13,7 @@ use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceCli
 use tollgate_proto::v1::{GetHandlerStatusRequest, HandlerStatus};
 use tonic::transport::{Channel, Endpoint};
 
-use crate::process::Process;
+use crate::process::{Process, show_end};
 use crate::{Database, Link, Serve, binary, kernel};
 
 /// A line of the log ends with this and the address.
@@ -241,13 +241,7 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.log.path()).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
-            #[expect(clippy::print_stderr, reason = "shown with the failed test")]
-            {
-                let tail = lines[lines.len().saturating_sub(40)..].join("\n");
-                eprintln!("the end of the log of {}:\n{tail}", self.url);
-            }
+            show_end(self.log.path(), &self.url);
         }
     }
 }

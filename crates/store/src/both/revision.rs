@@ -1,4 +1,4 @@
-//! Revisions of resources that are changed by commands.
+//! Revisions of resources.
 
 use std::collections::BTreeSet;
 

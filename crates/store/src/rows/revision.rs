@@ -1,4 +1,4 @@
-//! Rows of the revisions that commands bring.
+//! Rows of revisions of resources.
 
 use crate::columns::row;
 use crate::revision::Revision;

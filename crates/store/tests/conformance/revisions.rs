@@ -1,4 +1,4 @@
-//! Revisions of resources that are changed by commands: an older command never overtakes a later one.
+//! Revisions of resources: an older change never overtakes a later one.
 
 use futures::future::join_all;
 use tollgate_core::model::{DAY_US, Schedule};

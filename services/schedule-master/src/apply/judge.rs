@@ -94,6 +94,9 @@ impl Planning {
         self.calendars.iter().for_each(|planned| note(&planned.reference, false));
         self.schedules.iter().for_each(|planned| note(&planned.reference, planned.is_new));
         self.alerts.iter().for_each(|planned| note(&planned.reference, false));
+        // Of what is as given already, the revision is written.
+        let revised = self.unchanged.iter().filter(|reference| reference.revision.is_some());
+        revised.for_each(|reference| note(reference, false));
         (changed, new)
     }
 
