@@ -35,8 +35,17 @@ struct Inner<K> {
 #[derive(Debug)]
 #[must_use = "it is given back when dropped"]
 pub struct Room {
-    _own: OwnedSemaphorePermit,
-    _all: OwnedSemaphorePermit,
+    own: OwnedSemaphorePermit,
+    all: OwnedSemaphorePermit,
+}
+
+impl Room {
+    /// Gives all back but one unit.
+    pub fn shrink(&mut self) {
+        for permit in [&mut self.own, &mut self.all] {
+            drop(permit.split(permit.num_permits().saturating_sub(1)));
+        }
+    }
 }
 
 impl<K: Eq + Hash> Rooms<K> {
@@ -52,7 +61,7 @@ impl<K: Eq + Hash> Rooms<K> {
         let units = u32::try_from(units.clamp(1, self.0.each_max)).unwrap_or(u32::MAX);
         let own = take(self.of(owner), units).await;
         let all = take(self.0.all.clone(), units).await;
-        Room { _own: own, _all: all }
+        Room { own, all }
     }
 
     fn of(&self, owner: K) -> Arc<Semaphore> {
@@ -115,6 +124,22 @@ mod tests {
         drop(taken);
         assert!(soon(&rooms, "victim", 1).await.is_some(), "behind one of a hundred, not behind all");
         greedy.into_iter().for_each(|task| task.abort());
+    }
+
+    #[tokio::test]
+    async fn one_that_shrinks_lets_others_in_but_nobody_is_alone() {
+        let rooms = Rooms::new(10, 3);
+        let mut first = soon(&rooms, "a", 3).await.unwrap();
+        assert!(soon(&rooms, "a", 1).await.is_none());
+        first.shrink();
+        first.shrink();
+        let second = soon(&rooms, "a", 2).await.unwrap();
+        assert!(soon(&rooms, "a", 1).await.is_none());
+        drop(second);
+        assert!(soon(&rooms, "a", 3).await.is_none());
+        drop(first);
+        assert!(soon(&rooms, "a", 3).await.is_some());
+        assert!(soon(&rooms, "b", 3).await.is_some());
     }
 
     #[tokio::test]

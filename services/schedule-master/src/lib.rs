@@ -102,6 +102,8 @@ impl Default for Options {
 const TURNS_MAX: usize = 6;
 /// Transactions of one namespace at once.
 const TURNS_EACH: usize = 2;
+/// Calls that make schedules of one namespace at once.
+const MAKERS_EACH: usize = 1024;
 
 /// The service. Cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -127,7 +129,7 @@ struct Inner {
     waiting: outbox::WaitingNotices,
     /// How much each namespace has.
     tally: quota::Tally,
-    /// Held, by its namespace, by a call that makes schedules where their number may be near its bound.
+    /// Held, by its namespace, by each call that makes schedules, until they are committed: whoever counts them is alone.
     making: Rooms<String>,
     /// Transactions under way, by namespace.
     turns: Rooms<String>,
@@ -160,7 +162,7 @@ impl ScheduleMaster {
             left_over: tokio::sync::Notify::default(),
             waiting: outbox::WaitingNotices::default(),
             tally: quota::Tally::default(),
-            making: Rooms::new(usize::MAX, 1),
+            making: Rooms::new(usize::MAX, MAKERS_EACH),
             turns: Rooms::new(TURNS_MAX, TURNS_EACH),
             submitting: Rooms::new(submissions::STREAMS_MAX, submissions::STREAMS_EACH),
         };

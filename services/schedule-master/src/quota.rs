@@ -189,32 +189,41 @@ impl ScheduleMaster {
         })
     }
 
-    /// Checks that a namespace may have `new` more schedules. The holder of the answer is alone with its namespaces in this
-    /// process until it is dropped, which is to be after the commit; another process may pass at the same moment.
+    /// Checks that a namespace may have `new` more schedules. The answer is to be held until they are committed: the next that
+    /// counts them waits for it. Another process may pass at the same moment.
     pub(crate) async fn admit_schedules(&self, new: &BTreeMap<&str, usize>) -> Result<Vec<Room>, Status> {
         let bounded: Vec<(&str, u64, u64)> = new
             .iter()
             .map(|(namespace, new)| (*namespace, *new as u64, self.options().quotas.of(namespace).schedules))
             .filter(|(_, new, allowed)| *new > 0 && *allowed > 0)
             .collect();
-        let mut turns = Vec::new();
+        let mut held = Vec::new();
         for (namespace, new, allowed) in bounded {
-            let now_us = self.inner.clock.now().mono_us;
-            if self.inner.tally.is_plenty(What::Schedules, namespace, new, allowed, now_us) {
-                continue;
-            }
             // In the order of their names: a caller that waits for one has none that comes after it.
-            turns.push(self.inner.making.take(namespace.to_owned(), 1).await);
-            // One more than are allowed: the quota may have been lowered.
-            let has = self.store().schedules_count(namespace, allowed + 1).await.map_err(status)?;
-            if has + new > allowed {
-                let has = if has > allowed { format!("more than {allowed}") } else { has.to_string() };
-                let what = format!("{has} schedules and {new} more; the quota `schedules` allows {allowed}");
-                return Err(self.exhausted(namespace, &what, None));
-            }
-            self.inner.tally.note(What::Schedules, namespace, has + new, now_us);
+            held.push(self.admit_schedules_of(namespace, new, allowed).await?);
         }
-        Ok(turns)
+        Ok(held)
+    }
+
+    async fn admit_schedules_of(&self, namespace: &str, new: u64, allowed: u64) -> Result<Room, Status> {
+        let now_us = self.inner.clock.now().mono_us;
+        let beside = self.inner.making.take(namespace.to_owned(), 1).await;
+        if self.inner.tally.is_plenty(What::Schedules, namespace, new, allowed, now_us) {
+            return Ok(beside);
+        }
+        drop(beside);
+        let mut alone = self.inner.making.take(namespace.to_owned(), usize::MAX).await;
+        // One more than are allowed: the quota may have been lowered.
+        let has = self.store().schedules_count(namespace, allowed + 1).await.map_err(status)?;
+        if has + new > allowed {
+            let has = if has > allowed { format!("more than {allowed}") } else { has.to_string() };
+            let what = format!("{has} schedules and {new} more; the quota `schedules` allows {allowed}");
+            return Err(self.exhausted(namespace, &what, None));
+        }
+        self.inner.tally.note(What::Schedules, namespace, has + new, now_us);
+        // They are in the tally now, by which others may pass.
+        alone.shrink();
+        Ok(alone)
     }
 
     /// Checks that a namespace may have `new` more alerts. They are few, so each time they are counted.
