@@ -12,12 +12,22 @@ use crate::broker::Seen;
 /// The brokers of tests are here.
 const FLAGS: [&str; 4] = ["--allow-private-addresses", "127.0.0.0/8", "--lease-ttl", "2s"];
 
-/// Starts a process of the build with Kafka, and waits until it owns all.
-pub(crate) async fn start(database: &Database) -> Service {
+/// The build with Kafka.
+pub(crate) fn binary() -> Command {
     let path = std::env::var_os("TOLLGATE_KAFKA_BIN");
     let path = path
         .expect("TOLLGATE_KAFKA_BIN names the binary with the feature kafka; ./tests/run kafka builds it");
-    let serve = Serve::new(Command::new(path), &database.url(), FREE_PORT).flags(FLAGS);
+    Command::new(path)
+}
+
+/// Starts a process of the build with Kafka, and waits until it owns all.
+pub(crate) async fn start(database: &Database) -> Service {
+    start_at(database, FREE_PORT).await
+}
+
+/// The same, at this address.
+pub(crate) async fn start_at(database: &Database, address: &str) -> Service {
+    let serve = Serve::new(binary(), &database.url(), address).flags(FLAGS);
     let service = Service::launch(serve).await.unwrap();
     service.owns_all().await.unwrap();
     service

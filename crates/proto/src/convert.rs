@@ -12,7 +12,7 @@ pub mod event;
 mod headers;
 pub mod items;
 mod items_from;
-mod kafka;
+pub mod kafka;
 pub mod names;
 mod on_finish;
 pub mod payload;

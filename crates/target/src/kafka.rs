@@ -8,6 +8,7 @@
 
 mod cluster;
 mod order;
+mod plain;
 mod producer;
 mod record;
 mod seen;
@@ -29,6 +30,8 @@ use crate::cloud_event::EventContext;
 use crate::leave::Leave;
 use crate::shares::{Claim, Shares, key_of};
 use crate::{TargetOptions, chain, is_own, not_sent, refused, refused_for_good, span, unclear};
+
+pub use plain::kafka_client;
 
 use cluster::Clusters;
 use order::{Handed, Order};

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use crate::api::Connection;
     use crate::command::{Key, Op};
-    use crate::config::QueueConfig;
+    use crate::config::{QueueConfig, SourceConfig, SqsConfig};
     use crate::stub;
     use tollgate_proto::{FieldError, v1};
     use tonic::metadata::MetadataMap;
@@ -247,20 +247,23 @@ mod tests {
             endpoint: endpoint.unwrap_or_else(|error| panic!("{error}")),
             metadata: MetadataMap::new(),
         };
-        let queue = QueueConfig {
-            name: "q".to_owned(),
+        let source = SourceConfig::Sqs(SqsConfig {
             url: String::new(),
-            namespace: "team".to_owned(),
-            key_file: None,
             region: None,
             endpoint_url: None,
-            allow: Op::ALL.to_vec(),
             reply_queue: None,
             dead_letter_queue: None,
+            visibility: Duration::ZERO,
+        });
+        let queue = QueueConfig {
+            name: "q".to_owned(),
+            source,
+            namespace: "team".to_owned(),
+            key_file: None,
+            allow: Op::ALL.to_vec(),
             in_hand: 10,
             not_found_for: Duration::ZERO,
             give_up_after: Duration::ZERO,
-            visibility: Duration::ZERO,
         };
         Api::new(&connection, &queue).with_waits(Duration::from_millis(300), Duration::from_millis(300))
     }

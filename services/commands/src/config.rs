@@ -1,6 +1,9 @@
 //! Decides which queues are read, and what each may do: the file of `tollgate commands`.
 //!
-//! In: the file's text. Out: checked queues, or all that is wrong, each with its field. Invariant: what is not known is refused.
+//! In: the file's text. Out: checked queues, or all that is wrong, each with its field. Invariant: what is not known is refused,
+//! and so is what means nothing where messages come from (`source`).
+
+mod source;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -11,9 +14,15 @@ use serde::Deserialize;
 use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
 use tollgate_core::nearest::nearest;
 use tollgate_proto::convert::names;
-use tollgate_target::check_queue;
 
 use crate::command::Op;
+
+pub use source::{KafkaConfig, SourceConfig, SqsConfig};
+
+#[cfg(not(feature = "kafka"))]
+pub(crate) use source::NO_KAFKA;
+
+use source::WrittenKafka;
 
 /// The most queues of one process.
 const QUEUES_MAX: usize = 100;
@@ -21,7 +30,6 @@ const QUEUES_MAX: usize = 100;
 const IN_HAND_MAX: u64 = 10_000;
 const IN_HAND: u64 = 1_000;
 const NAME_MAX_CHARS: usize = 80;
-const VISIBILITY: Duration = Duration::from_secs(60);
 const NOT_FOUND_FOR: Duration = Duration::from_secs(60);
 const GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
@@ -37,7 +45,8 @@ struct File {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Written {
     name: Option<String>,
-    url: String,
+    url: Option<String>,
+    kafka: Option<WrittenKafka>,
     namespace: String,
     key_file: Option<PathBuf>,
     region: Option<String>,
@@ -45,6 +54,8 @@ struct Written {
     allow: Option<Vec<String>>,
     reply_queue: Option<String>,
     dead_letter_queue: Option<String>,
+    reply_topic: Option<String>,
+    dead_letter_topic: Option<String>,
     in_hand: Option<u64>,
     not_found_for: Option<String>,
     give_up_after: Option<String>,
@@ -56,30 +67,20 @@ struct Written {
 pub struct QueueConfig {
     /// What logs, metrics and answers call it.
     pub name: String,
-    /// Its URL.
-    pub url: String,
+    /// Where its messages come from, and where answers and refused ones go.
+    pub source: SourceConfig,
     /// The namespace of all that its commands are about.
     pub namespace: String,
     /// The file with the API key of its commands; the connection's own without one.
     pub key_file: Option<PathBuf>,
-    /// Its AWS region; that of its URL, or of the process, without one.
-    pub region: Option<String>,
-    /// The endpoint of SQS, where it is not AWS's.
-    pub endpoint_url: Option<String>,
     /// What its commands may ask for.
     pub allow: Vec<Op>,
-    /// Where answers go.
-    pub reply_queue: Option<String>,
-    /// Where messages go that are refused.
-    pub dead_letter_queue: Option<String>,
     /// The most messages that are in hand at once.
     pub in_hand: usize,
     /// How long a command waits for what is not there, from the first time that the service says so.
     pub not_found_for: Duration,
     /// And how long one that the service cannot carry out for another reason.
     pub give_up_after: Duration,
-    /// For how long a message is hidden, anew at half of it.
-    pub visibility: Duration,
 }
 
 /// The queues of a file; names of files in it are seen from its folder.
@@ -114,8 +115,9 @@ fn parse(text: &str, folder: &Path) -> Result<Vec<QueueConfig>, Vec<String>> {
     }
     let mut seen = BTreeSet::new();
     for (at, queue) in queues.iter().enumerate() {
-        for (field, value) in [("name", &queue.name), ("url", &queue.url)] {
-            if !seen.insert((field, value)) {
+        let (field, place) = (queue.source.field(), queue.source.place());
+        for (field, value) in [("name", queue.name.clone()), (field, place)] {
+            if !seen.insert((field, value.clone())) {
                 wrong.push(format!(
                     "queues[{at}].{field}: {value:?} is another queue's, too: each has one of its own"
                 ));
@@ -136,24 +138,13 @@ impl Checker<'_> {
     }
 
     fn queue(&mut self, written: Written, folder: &Path) -> QueueConfig {
-        let Written { url, namespace, .. } = &written;
-        self.url("url", url);
+        let Written { namespace, .. } = &written;
         if !names::is_id(namespace) {
             let expected = "1 to 63 characters of a-z, 0-9, ., _ and -";
             self.refuse("namespace", format!("{namespace:?} is not allowed, expected {expected}"));
         }
-        if let Some(endpoint) = &written.endpoint_url {
-            self.url("endpointUrl", endpoint);
-        }
-        let others = [("replyQueue", &written.reply_queue), ("deadLetterQueue", &written.dead_letter_queue)];
-        for (field, other) in others {
-            let Some(other) = other else { continue };
-            self.url(field, other);
-            if other == url {
-                self.refuse(field, "it is the queue itself: what is sent there would come back as commands");
-            }
-        }
-        let name = self.name(&written);
+        let source = self.source(&written);
+        let name = self.name(written.name.as_deref(), &source);
         let allow = self.allow(written.allow.as_deref());
         let in_hand = written.in_hand.unwrap_or(IN_HAND);
         if !(10..=IN_HAND_MAX).contains(&in_hand) {
@@ -162,7 +153,6 @@ impl Checker<'_> {
         let hours = |hours: u64| Duration::from_secs(hours * 3_600);
         let not_found_for = (Duration::ZERO, hours(24), "0s to 24h");
         let give_up_after = (Duration::from_secs(1), hours(14 * 24), "1s to 14d");
-        let visibility = (Duration::from_secs(2), hours(12), "2s to 12h");
         QueueConfig {
             name,
             allow,
@@ -179,26 +169,14 @@ impl Checker<'_> {
                 GIVE_UP_AFTER,
                 give_up_after,
             ),
-            visibility: self.span("visibility", written.visibility.as_deref(), VISIBILITY, visibility),
             key_file: self.key_file(written.key_file, folder),
-            url: written.url,
             namespace: written.namespace,
-            region: written.region,
-            endpoint_url: written.endpoint_url,
-            reply_queue: written.reply_queue,
-            dead_letter_queue: written.dead_letter_queue,
+            source,
         }
     }
 
-    fn url(&mut self, field: &str, url: &str) {
-        if let Err(said) = check_queue(field, url) {
-            self.wrong.push(format!("{}.{said}", self.place));
-        }
-    }
-
-    fn name(&mut self, written: &Written) -> String {
-        let of_url = || written.url.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
-        let name = written.name.clone().unwrap_or_else(of_url);
+    fn name(&mut self, written: Option<&str>, source: &SourceConfig) -> String {
+        let name = written.unwrap_or_else(|| source.name()).to_owned();
         let fits = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
         if name.is_empty() || name.len() > NAME_MAX_CHARS || !name.chars().all(fits) {
             let expected = "1 to 80 of A-Z a-z 0-9 . _ -";
@@ -289,7 +267,9 @@ mod tests {
         let queues = parse(text, Path::new("")).unwrap();
         let [queue] = queues.as_slice() else { panic!("{queues:?}") };
         assert_eq!((queue.name.as_str(), queue.in_hand), ("nightly.fifo", 1_000));
-        assert_eq!((queue.allow.as_slice(), queue.visibility), (Op::ALL.as_slice(), VISIBILITY));
+        assert_eq!(queue.allow, Op::ALL);
+        let SourceConfig::Sqs(sqs) = &queue.source else { panic!("{queue:?}") };
+        assert_eq!(sqs.visibility, Duration::from_secs(60));
         assert_eq!((queue.not_found_for, queue.give_up_after), (NOT_FOUND_FOR, GIVE_UP_AFTER));
         assert_eq!(queue.key_file, None);
     }

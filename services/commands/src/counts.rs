@@ -50,26 +50,33 @@ pub(crate) struct Counts {
     commands: [[AtomicU64; Ending::ALL.len()]; OPS],
     pub(crate) replies: AtomicU64,
     pub(crate) dead_letters: AtomicU64,
+    /// Messages whose answer or dead letter could not be sent, and waits here.
+    pub(crate) unsent: AtomicU64,
+    /// The partitions of a topic that this process reads.
+    pub(crate) partitions: AtomicU64,
     /// The service, as this queue finds it.
     pub(crate) service: Outage,
-    /// The queue itself, and the two others.
-    pub(crate) sqs: Outage,
+    /// The queue or topic itself, and the two others.
+    pub(crate) source: Outage,
     pub(crate) reply_queue: Outage,
     pub(crate) dead_letter_queue: Outage,
     pub(crate) hands: Arc<Hands>,
 }
 
 impl Counts {
-    pub(crate) fn new(queue: &str, hands: Arc<Hands>) -> Self {
+    /// Of a queue of this name, whose messages come from there; the other two have the names of their fields.
+    pub(crate) fn new(queue: &str, [from, replies, dead_letters]: [&str; 3], hands: Arc<Hands>) -> Self {
         Self {
             queue: queue.to_owned(),
             commands: Default::default(),
             replies: AtomicU64::new(0),
             dead_letters: AtomicU64::new(0),
+            unsent: AtomicU64::new(0),
+            partitions: AtomicU64::new(0),
             service: Outage::new(format!("queue {queue}: the service")),
-            sqs: Outage::new(format!("queue {queue}: SQS")),
-            reply_queue: Outage::new(format!("queue {queue}: its replyQueue")),
-            dead_letter_queue: Outage::new(format!("queue {queue}: its deadLetterQueue")),
+            source: Outage::new(format!("queue {queue}: {from}")),
+            reply_queue: Outage::new(format!("queue {queue}: its {replies}")),
+            dead_letter_queue: Outage::new(format!("queue {queue}: its {dead_letters}")),
             hands,
         }
     }
@@ -96,7 +103,7 @@ impl Counts {
 /// One metric: what it is called, what it says, and its value for a queue.
 type Metric = (&'static str, &'static str, &'static str, fn(&Counts, &Clock) -> f64);
 
-const METRICS: [Metric; 7] = [
+const METRICS: [Metric; 9] = [
     ("tollgate_commands_in_hand", "gauge", "Messages that are in hand", |of, _| of.hands.count() as f64),
     (
         "tollgate_commands_oldest_age_seconds",
@@ -117,10 +124,10 @@ const METRICS: [Metric; 7] = [
         |of, _| of.service.count() as f64,
     ),
     (
-        "tollgate_commands_sqs_outages_total",
+        "tollgate_commands_queue_outages_total",
         "counter",
-        "Times at which SQS stopped to answer this queue",
-        |of, _| (of.sqs.count() + of.reply_queue.count() + of.dead_letter_queue.count()) as f64,
+        "Times at which SQS or Kafka stopped to answer this queue",
+        |of, _| (of.source.count() + of.reply_queue.count() + of.dead_letter_queue.count()) as f64,
     ),
     ("tollgate_commands_replies_total", "counter", "Answers that were sent", |of, _| {
         of.replies.load(Ordering::Relaxed) as f64
@@ -131,6 +138,15 @@ const METRICS: [Metric; 7] = [
         "Messages that were sent to the dead-letter queue",
         |of, _| of.dead_letters.load(Ordering::Relaxed) as f64,
     ),
+    (
+        "tollgate_commands_unsent",
+        "gauge",
+        "Messages in hand whose answer or dead letter could not be sent",
+        |of, _| of.unsent.load(Ordering::Relaxed) as f64,
+    ),
+    ("tollgate_commands_partitions", "gauge", "Partitions of its topic that this process reads", |of, _| {
+        of.partitions.load(Ordering::Relaxed) as f64
+    }),
 ];
 
 /// All metrics, in the text format 0.0.4.
@@ -163,7 +179,7 @@ mod tests {
 
     #[test]
     fn every_command_is_counted_once() {
-        let counts = Arc::new(Counts::new("nightly", Hands::new(10)));
+        let counts = Arc::new(Counts::new("nightly", ["SQS", "replyQueue", "deadLetterQueue"], Hands::new(10)));
         counts.ended(Some(Op::Extend), Ending::Done);
         counts.ended(Some(Op::Extend), Ending::Done);
         counts.ended(None, Ending::Refused);

@@ -11,7 +11,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tollgate_clock::instant_now;
 
-use crate::sqs::{MESSAGES_MAX, Received};
+use crate::message::Received;
+
+/// The most messages that are asked for at once: as many as SQS gives.
+pub(crate) const MESSAGES_MAX: usize = 10;
 
 /// The most bytes of messages of one queue, before no more are asked for.
 pub(crate) const BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -48,6 +51,9 @@ pub(crate) struct Room {
     pub(crate) count: usize,
 }
 
+/// A message that has come, in its place.
+pub(crate) type Arrived = (Received, Place);
+
 /// A message's place; given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -68,17 +74,30 @@ impl Hands {
     pub(crate) async fn room(self: &Arc<Self>) -> Room {
         loop {
             let freed = self.freed.notified();
-            {
-                let mut inner = self.lock();
-                let free = self.most.saturating_sub(inner.messages.len() + inner.reserved);
-                if free > 0 && inner.bytes < BYTES_MAX {
-                    let count = free.min(MESSAGES_MAX);
-                    inner.reserved += count;
-                    return Room { hands: Arc::clone(self), count };
-                }
+            if let Some(room) = self.room_now() {
+                return room;
             }
             freed.await;
         }
+    }
+
+    /// The same, where there is some now.
+    pub(crate) fn room_now(self: &Arc<Self>) -> Option<Room> {
+        let mut inner = self.lock();
+        let free = self.most.saturating_sub(inner.messages.len() + inner.reserved);
+        if free == 0 || inner.bytes >= BYTES_MAX {
+            return None;
+        }
+        let count = free.min(MESSAGES_MAX);
+        inner.reserved += count;
+        Some(Room { hands: Arc::clone(self), count })
+    }
+
+    /// Room for one that has come unasked, whatever is in hand.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn room_for_one(self: &Arc<Self>) -> Room {
+        self.lock().reserved += 1;
+        Room { hands: Arc::clone(self), count: 1 }
     }
 
     /// How many messages there are.
@@ -113,12 +132,13 @@ impl Room {
         let mut inner = self.hands.lock();
         self.count = self.count.saturating_sub(1);
         inner.reserved = inner.reserved.saturating_sub(1);
-        inner.bytes += message.body.len();
+        let bytes = message.bytes();
+        inner.bytes += bytes;
         let number = inner.next;
         inner.next += 1;
         let held = Held {
-            receipt: message.receipt.clone(),
-            bytes: message.body.len(),
+            receipt: message.receipt().to_owned(),
+            bytes,
             sent_ms: message.sent_ms,
             hidden_at,
         };
@@ -150,16 +170,11 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Origin;
 
     fn message(bytes: usize) -> Received {
-        Received {
-            id: "m".to_owned(),
-            receipt: "r".to_owned(),
-            body: "x".repeat(bytes),
-            sent_ms: 5,
-            times: 1,
-            group: None,
-        }
+        let origin = Origin::Sqs { receipt: "r".to_owned(), group: None };
+        Received { id: "m".to_owned(), body: vec![b'x'; bytes], sent_ms: 5, times: 1, origin }
     }
 
     async fn has_room(hands: &Arc<Hands>) -> bool {

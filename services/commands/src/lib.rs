@@ -1,16 +1,17 @@
-//! Takes commands from SQS queues, and carries them out at the API: a client like others, without a store.
+//! Takes commands from SQS queues and Kafka topics, and carries them out at the API: a client like others, without a store.
 //!
 //! [`run`] reads the queues of a [`QueueConfig`] each, until it is told to stop.
 //!
 //! - `config`: which queues, and what each may do; `listen`, `counts`: what can be seen of them.
-//! - `queue`: receivers, batches and outages of one queue; `hands`: what of it is in hand; `patience`: how long it has waited;
-//!   `sqs`: the calls to it.
+//! - `queue`: batches and outages of one queue; `hands`: what of it is in hand; `patience`: how long it has waited.
+//! - `source`: where messages come from and go to; of SQS `sqs`, `receive`; of Kafka `kafka`, with that feature; `message`,
+//!   `intake`: what both bring in, and how.
 //! - `read`, `strict`, `command`, `fault`: what command a message is, or all that is wrong with it.
 //! - `arrange`: what of a batch is sent, in which order; `carry`, `api`: sends it, and what the answers mean.
 //! - `settle`: answers, dead letters and deletions.
 //!
-//! Invariants: a message is deleted only after the service has committed what it asks for, or after its refusal has been told;
-//! what is outdated, repeated or late changes nothing, by its revision or its id, which the service judges; the namespace and
+//! Invariants: a message is deleted, an offset committed, only after the service has committed what it asks for, or after its
+//! refusal has been told; what is outdated, repeated or late changes nothing, by its revision or its id, which the service judges; the namespace and
 //! the key are the queue's, and no message names others. Queues share nothing but the process.
 
 mod api;
@@ -22,11 +23,17 @@ mod config;
 mod counts;
 mod fault;
 mod hands;
+mod intake;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod listen;
+mod message;
 mod patience;
 mod queue;
 mod read;
+mod receive;
 mod settle;
+mod source;
 mod sqs;
 mod strict;
 #[cfg(test)]
@@ -41,7 +48,7 @@ use tollgate_clock::Clock;
 
 pub use api::Connection;
 pub use command::Op;
-pub use config::{QueueConfig, read};
+pub use config::{KafkaConfig, QueueConfig, SourceConfig, SqsConfig, read};
 
 use counts::Counts;
 use queue::Reader;
@@ -49,7 +56,7 @@ use queue::Reader;
 /// Reads the queues until it is told to stop, and ends what is under way.
 ///
 /// # Errors
-/// A queue that has no region, or whose task ends before the stop: the others are then stopped, too.
+/// A queue that has no region, Kafka settings that its client refuses, or a queue whose task ends before the stop: the others are then stopped, too.
 pub async fn run(
     queues: Vec<QueueConfig>,
     connection: Connection,

@@ -1,13 +1,13 @@
 //! One queue: its receivers, its batches, and what it does while the service is away. It shares nothing with other queues.
 //!
 //! In: messages. Out: their ends ([`Settler`]). Invariants: batches are carried out one after the other; while the service is
-//! away nothing more is asked for, and what is in hand stays hidden; after a stop, what has not begun is given back at once.
+//! away nothing more is asked for, and what is in hand stays so; after a stop, what has not begun is given back at once. Where
+//! messages come from is no business of this file ([`crate::source::Source`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -22,36 +22,30 @@ use crate::command::Command;
 use crate::config::QueueConfig;
 use crate::counts::{Counts, Ending};
 use crate::fault::Fault;
-use crate::hands::{Hands, Place};
+use crate::hands::{Arrived, MESSAGES_MAX};
+use crate::intake::Intake;
+use crate::message::Received;
 use crate::patience::Patience;
-use crate::read::{Scope, read};
+use crate::read::{Scope, read_body};
 use crate::settle::{End, Held, Settler};
-use crate::sqs::{MESSAGES_MAX, Queue, Received};
+use crate::source::Ways;
 
 /// How long a batch is gathered, and how much it may have.
 const GATHER: Duration = Duration::from_millis(50);
 const COMMANDS_MAX: usize = 100;
 const BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The most calls to SQS under way at once: receivers, and ends of ten messages.
-const RECEIVERS_MAX: usize = 4;
+/// The most ends of ten messages under way at once.
 const SETTLING_MAX: usize = 8;
-const HIDING_MAX: usize = 8;
-/// The least time for a call that hides anew.
-const HIDE_MIN: Duration = Duration::from_millis(500);
 /// How long what is under way may take after a stop.
 const GRACE: Duration = Duration::from_secs(10);
 /// And how long it may take to give the rest back.
 const GIVE_BACK: Duration = Duration::from_secs(3);
-
-/// A message that has come, in its place.
-type Arrived = (Received, Place);
 
 /// One queue that is read.
 pub(crate) struct Reader {
     config: QueueConfig,
     scope: Scope,
     api: Api,
-    queue: Queue,
     settler: Settler,
     counts: Arc<Counts>,
     patience: Patience,
@@ -68,28 +62,14 @@ impl Reader {
     /// A queue, of which nothing is read yet.
     ///
     /// # Errors
-    /// A queue without a region.
+    /// A queue that cannot be read by its configuration.
     pub(crate) async fn new(config: QueueConfig, connection: &Connection) -> Result<Self, String> {
-        let client = tollgate_target::queue_client;
-        let (region, endpoint) = (config.region.as_deref(), config.endpoint_url.as_deref());
-        let client = client(&config.url, region, endpoint)
-            .await
-            .map_err(|said| format!("queue {}: {said}", config.name))?;
-        let named = |url: &String| Queue::new(client.clone(), url);
-        let counts = Arc::new(Counts::new(&config.name, Hands::new(config.in_hand)));
-        let queue = named(&config.url);
-        let settler = Settler {
-            queue: queue.clone(),
-            replies: config.reply_queue.as_ref().map(named),
-            dead_letters: config.dead_letter_queue.as_ref().map(named),
-            counts: counts.clone(),
-            end: CancellationToken::new(),
-        };
+        let Ways { source, replies, dead_letters, counts } = Ways::of(&config).await?;
+        let end = CancellationToken::new();
         Ok(Self {
             scope: Scope { namespace: config.namespace.clone(), allow: config.allow.clone() },
             api: Api::new(connection, &config),
-            queue,
-            settler,
+            settler: Settler { source, replies, dead_letters, counts: counts.clone(), end },
             counts,
             patience: Patience::default(),
             settling: Arc::new(Semaphore::new(SETTLING_MAX)),
@@ -105,18 +85,21 @@ impl Reader {
 
     /// Reads until it is told to stop, ends what is under way, and gives the rest back.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let QueueConfig { name, namespace, url, .. } = &self.config;
-        tracing::info!("queue {name}: commands of {url} go to the namespace {namespace}");
+        let QueueConfig { name, namespace, source, .. } = &self.config;
+        tracing::info!("queue {name}: commands of {source} go to the namespace {namespace}");
         let this = Arc::new(self);
+        // What a source does ends with this one, however that ends.
+        let _end = this.settler.end.clone().drop_guard();
         let (arrivals, mut arriving) = mpsc::channel(this.config.in_hand);
-        let receivers = this.config.in_hand.div_ceil(MESSAGES_MAX).clamp(1, RECEIVERS_MAX);
-        // They end with this one, however that ends.
+        let intake = Intake {
+            counts: this.counts.clone(),
+            arrivals,
+            open: this.open.subscribe(),
+            stop: stop.clone(),
+            end: this.settler.end.clone(),
+        };
         let mut beside = JoinSet::new();
-        for _ in 0..receivers {
-            beside.spawn(this.clone().receive(arrivals.clone(), stop.clone()));
-        }
-        drop(arrivals);
-        beside.spawn(this.clone().keep_hidden());
+        this.settler.source.start(&mut beside, this.config.in_hand, intake);
         beside.spawn(this.clone().look());
         let work = this.work(&mut arriving, &stop);
         let grace = async {
@@ -134,7 +117,7 @@ impl Reader {
         let rest: Vec<String> =
             this.counts.hands.due(Duration::ZERO).into_iter().map(|(_, receipt)| receipt).collect();
         let count = rest.len();
-        let given_back = tokio::time::timeout(GIVE_BACK, this.give_back(rest)).await.is_ok();
+        let given_back = tokio::time::timeout(GIVE_BACK, this.settler.source.give_back(rest)).await.is_ok();
         if count > 0 {
             tracing::info!("queue {}: {count} messages are left in the queue", this.config.name);
         }
@@ -147,85 +130,19 @@ impl Reader {
         drop(left);
     }
 
-    async fn give_back(&self, receipts: Vec<String>) {
-        for some in receipts.chunks(MESSAGES_MAX) {
-            let shown: Vec<(String, Duration)> =
-                some.iter().map(|receipt| (receipt.clone(), Duration::ZERO)).collect();
-            if self.queue.hide(&shown).await.is_err() {
-                // They are there again when they are no longer hidden.
-                return;
-            }
-        }
-    }
-
-    /// Asks for messages while there is room, and the service answers.
-    async fn receive(self: Arc<Self>, arrivals: mpsc::Sender<Arrived>, stop: CancellationToken) {
-        let (mut open, mut backoff) = (self.open.subscribe(), Backoff::default());
-        let asking = async {
-            loop {
-                if open.wait_for(|open| *open).await.is_err() {
-                    return;
-                }
-                let mut room = self.counts.hands.room().await;
-                match self.queue.receive(room.count, self.config.visibility).await {
-                    Ok(messages) => {
-                        self.counts.sqs.worked();
-                        backoff = Backoff::default();
-                        for message in messages {
-                            let place = room.take(&message, instant_now());
-                            if arrivals.send((message, place)).await.is_err() {
-                                return;
-                            }
-                        }
-                    }
-                    Err(said) => {
-                        drop(room);
-                        self.counts.sqs.failed(&said);
-                        tokio::time::sleep(backoff.next(None)).await;
-                    }
-                }
-            }
-        };
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = asking => {}
-        }
-    }
-
-    /// Hides what is in hand anew, at half of the time for which it is hidden. What fails is tried again a moment later.
-    async fn keep_hidden(self: Arc<Self>) {
-        let tick = self.config.visibility / 8;
-        loop {
-            tokio::time::sleep(tick).await;
-            let due = self.counts.hands.due(self.config.visibility / 2);
-            let hide = |some: Vec<(u64, String)>| self.hide_anew(some, tick.max(HIDE_MIN));
-            let chunks: Vec<Vec<_>> = due.chunks(MESSAGES_MAX).map(<[_]>::to_vec).collect();
-            futures::stream::iter(chunks).for_each_concurrent(HIDING_MAX, hide).await;
-        }
-    }
-
-    async fn hide_anew(&self, some: Vec<(u64, String)>, most: Duration) {
-        let at = instant_now();
-        let messages: Vec<(String, Duration)> =
-            some.iter().map(|(_, receipt)| (receipt.clone(), self.config.visibility)).collect();
-        match tokio::time::timeout(most, self.queue.hide(&messages)).await {
-            Ok(Ok(failed)) => {
-                let done = some.iter().enumerate().filter(|(at, _)| !failed.contains(at));
-                done.for_each(|(_, (number, _))| self.counts.hands.hidden(*number, at));
-            }
-            Ok(Err(said)) => self.counts.sqs.failed(&said),
-            Err(_) => self.counts.sqs.failed(&"no answer in time"),
-        }
-    }
-
     /// Says at the start which of its queues cannot be used.
     async fn look(self: Arc<Self>) {
-        let Settler { replies, dead_letters, .. } = &self.settler;
-        let others = [("replyQueue", replies), ("deadLetterQueue", dead_letters)];
-        let others = others.into_iter().filter_map(|(field, queue)| Some((field, queue.as_ref()?)));
-        for (field, queue) in [("url", &self.queue)].into_iter().chain(others) {
-            if let Err(said) = queue.look().await {
-                tracing::warn!("queue {}: {field}: {said}", self.config.name);
+        let Settler { source, replies, dead_letters, .. } = &self.settler;
+        let [_, reply_field, dead_letter_field] = self.config.source.words();
+        let (name, field) = (&self.config.name, self.config.source.field());
+        if let Err(said) = source.look().await {
+            tracing::warn!("queue {name}: {field}: {said}");
+        }
+        for (field, outlet) in [(reply_field, replies), (dead_letter_field, dead_letters)] {
+            if let Some(outlet) = outlet
+                && let Err(said) = outlet.look().await
+            {
+                tracing::warn!("queue {name}: {field}: {said}");
             }
         }
     }
@@ -281,15 +198,23 @@ impl Reader {
                 () = stop.cancelled() => break,
                 () = tokio::time::sleep(backoff.next(away.wait)) => {}
             }
+            self.drop_lost(&mut pending);
         }
         pending.1.into_values().map(|held| (held.message, held.place)).collect()
+    }
+
+    /// What another process has by now is no longer this one's to begin.
+    fn drop_lost(&self, (commands, held): &mut Pending) {
+        held.retain(|_, held| self.settler.source.is_ours(&held.message));
+        commands.retain(|at, _| held.contains_key(at));
     }
 
     /// Commands, and what cannot be one.
     fn sorted(&self, batch: Vec<Arrived>) -> (Pending, Vec<(Held, End)>) {
         let (mut commands, mut held, mut refused) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        for (at, (message, place)) in batch.into_iter().enumerate() {
-            let known = read(&message.body, &self.scope);
+        let ours = batch.into_iter().filter(|(message, _)| self.settler.source.is_ours(message));
+        for (at, (message, place)) in ours.enumerate() {
+            let known = read_body(&message.body, &self.scope);
             let one = Held { message, place, label: known.label };
             match known.command {
                 Ok(command) => {
@@ -356,8 +281,9 @@ impl Reader {
             let Ok(turn) = self.settling.clone().acquire_owned().await else { return };
             let settler = self.settler.clone();
             self.tracker.spawn(async move {
-                settler.settle(some).await;
+                let unsent = settler.settle(some).await;
                 drop(turn);
+                settler.persist(unsent).await;
             });
         }
     }
@@ -393,6 +319,8 @@ async fn gather(first: Arrived, arriving: &mut mpsc::Receiver<Arrived>) -> Vec<A
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hands::Hands;
+    use crate::message::Origin;
 
     #[test]
     fn what_comes_again_comes_ever_more_rarely() {
@@ -408,15 +336,9 @@ mod tests {
         for _ in 0..25 {
             let mut room = hands.room().await;
             for _ in 0..10 {
-                let body = "x".repeat(1_000);
-                let message = Received {
-                    id: String::new(),
-                    receipt: String::new(),
-                    body,
-                    sent_ms: 0,
-                    times: 1,
-                    group: None,
-                };
+                let origin = Origin::Sqs { receipt: String::new(), group: None };
+                let body = vec![b'x'; 1_000];
+                let message = Received { id: String::new(), body, sent_ms: 0, times: 1, origin };
                 let place = room.take(&message, instant_now());
                 assert!(arrivals.try_send((message, place)).is_ok());
             }

@@ -15,6 +15,7 @@ use tollgate_core::nearest::nearest;
 
 use crate::command::{Command, Label, Op};
 use crate::fault::{Fault, short};
+use crate::message::MESSAGE_MAX_BYTES;
 use crate::strict;
 
 /// The version of commands that is known.
@@ -73,8 +74,27 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Reads a message.
-pub(crate) fn read(text: &str, scope: &Scope) -> Read {
+/// Reads a message, whatever it has for a body.
+pub(crate) fn read_body(body: &[u8], scope: &Scope) -> Read {
+    let no_command = |said: String| {
+        let fault = Fault::of_field("", format!("the message is no command: {said}; expected a JSON object"));
+        Read { label: Label::default(), command: Err(fault) }
+    };
+    if body.is_empty() {
+        return no_command("it is empty".to_owned());
+    }
+    if body.len() > MESSAGE_MAX_BYTES {
+        let bytes = body.len();
+        return no_command(format!("it has {bytes} bytes, at most {MESSAGE_MAX_BYTES} are allowed"));
+    }
+    match std::str::from_utf8(body) {
+        Ok(text) => read(text, scope),
+        Err(error) => no_command(format!("it is no text: {error}")),
+    }
+}
+
+/// Reads a message that is text.
+fn read(text: &str, scope: &Scope) -> Read {
     let members = match serde_json::from_str::<strict::Members>(text) {
         Ok(members) => Members(members.0.into_iter().collect()),
         Err(error) => {

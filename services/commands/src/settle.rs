@@ -1,7 +1,7 @@
-//! Ends messages: answers those who asked, hands what is refused to the dead-letter queue, and deletes what is done with.
+//! Ends messages: answers those who asked, hands what is refused to the dead letters, and tells the source of what is done with.
 //!
-//! Invariants: a message is deleted only after the service's answer, after its reply has been sent where one was asked for, and
-//! after its dead letter where it is refused; a refused message that nobody is told of is not deleted, but comes again.
+//! Invariants: a message ends only after the service's answer, after its reply has been sent where one was asked for, and after
+//! its dead letter where it is refused; a refused message that nobody is told of does not end, but comes again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +15,10 @@ use crate::backoff::{Backoff, Outage};
 use crate::command::{Label, Op};
 use crate::counts::{Counts, Ending};
 use crate::fault::{Fault, word};
-use crate::hands::Place;
+use crate::hands::{MESSAGES_MAX, Place};
+use crate::message::{Envelope, NotSent, Outgoing, Received};
 use crate::read::VERSION;
-use crate::sqs::{BYTES_MAX, MESSAGES_MAX, NotSent, Outgoing, Queue, Received};
+use crate::source::{Outlet, Source};
 
 /// A message, its place, and what its sender calls it.
 #[derive(Debug)]
@@ -44,21 +45,25 @@ const ERROR_BYTES_MAX: usize = 4_000;
 /// Ends the messages of one queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Settler {
-    pub(crate) queue: Queue,
-    pub(crate) replies: Option<Queue>,
-    pub(crate) dead_letters: Option<Queue>,
+    pub(crate) source: Source,
+    pub(crate) replies: Option<Outlet>,
+    pub(crate) dead_letters: Option<Outlet>,
     pub(crate) counts: Arc<Counts>,
     /// Nothing is tried again any more.
     pub(crate) end: CancellationToken,
 }
 
 /// A message that is being ended.
-struct Ended {
+pub(crate) struct Ended {
     held: Held,
     reply: Option<Outgoing>,
     dead: Option<Outgoing>,
-    /// For how long it is hidden; none where it is deleted.
-    hide: Option<Duration>,
+    /// After how long it comes again; none where it ends.
+    again: Option<Duration>,
+    /// Its answer or its dead letter could not be sent, and waits here.
+    unsent: bool,
+    /// It has been said that it never will be.
+    is_told: bool,
 }
 
 /// How long a message is hidden that is refused, and that nobody is told of: twice as long each time.
@@ -67,64 +72,79 @@ fn unheard(times: u32) -> Duration {
 }
 
 impl Settler {
-    /// Ends messages, ten at most.
-    pub(crate) async fn settle(&self, all: Vec<(Held, End)>) {
+    /// Ends messages, ten at most. Gives those whose answer or dead letter could not be sent, where they wait here.
+    pub(crate) async fn settle(&self, all: Vec<(Held, End)>) -> Vec<Ended> {
         debug_assert!(all.len() <= MESSAGES_MAX, "one call each");
-        let mut all: Vec<Ended> = all.into_iter().map(|(held, end)| self.decide(held, end)).collect();
-        if let Some(queue) = &self.replies {
-            let (count, outage) = (&self.counts.replies, &self.counts.reply_queue);
-            self.send(queue, &mut all, (count, outage), |ended| ended.reply.take()).await;
+        self.finish(all.into_iter().map(|(held, end)| self.decide(held, end)).collect()).await
+    }
+
+    /// Tries to send what could not be sent, with growing pauses, until it has been, or another process has the message.
+    pub(crate) async fn persist(&self, mut unsent: Vec<Ended>) {
+        let (waiting, mut backoff) = (&self.counts.unsent, Backoff::default());
+        while !unsent.is_empty() {
+            let count = unsent.len() as u64;
+            waiting.fetch_add(count, Ordering::Relaxed);
+            let goes_on = self.pause(&mut backoff).await;
+            waiting.fetch_sub(count, Ordering::Relaxed);
+            if !goes_on {
+                return;
+            }
+            unsent.retain(|ended| self.source.is_ours(&ended.held.message));
+            unsent = self.finish(unsent).await;
         }
-        if let Some(queue) = &self.dead_letters {
+    }
+
+    async fn finish(&self, mut all: Vec<Ended>) -> Vec<Ended> {
+        all.iter_mut().for_each(|ended| ended.unsent = false);
+        if let Some(outlet) = &self.replies {
+            let (count, outage) = (&self.counts.replies, &self.counts.reply_queue);
+            self.send(outlet, &mut all, (count, outage), |ended| &mut ended.reply).await;
+        }
+        if let Some(outlet) = &self.dead_letters {
             // One by one: each may be as large as a call. What comes again has its dead letter then.
-            for ended in all.iter_mut().filter(|ended| ended.hide.is_none()) {
+            for ended in all.iter_mut().filter(|ended| ended.again.is_none() && !ended.unsent) {
                 let one = std::slice::from_mut(ended);
                 let (count, outage) = (&self.counts.dead_letters, &self.counts.dead_letter_queue);
-                self.send(queue, one, (count, outage), |ended| ended.dead.take()).await;
+                self.send(outlet, one, (count, outage), |ended| &mut ended.dead).await;
             }
         }
-        let done: Vec<String> = all
-            .iter()
-            .filter(|ended| ended.hide.is_none())
-            .map(|ended| ended.held.message.receipt.clone())
-            .collect();
-        self.delete(done).await;
-        let hidden = all.iter().filter_map(|ended| Some((ended.held.message.receipt.clone(), ended.hide?)));
-        let hidden: Vec<(String, Duration)> = hidden.collect();
-        if !hidden.is_empty()
-            && let Err(said) = self.queue.hide(&hidden).await
+        let (unsent, all): (Vec<Ended>, Vec<Ended>) = all.into_iter().partition(|ended| ended.unsent);
+        let done = all.iter().filter(|ended| ended.again.is_none());
+        self.end(done.map(|ended| &ended.held.message).collect()).await;
+        let put_off = |ended: Ended| Some(((ended.held.message, ended.held.place), ended.again?));
+        let put_off: Vec<_> = all.into_iter().filter_map(put_off).collect();
+        if !put_off.is_empty()
+            && let Err(said) = self.source.put_off(put_off).await
         {
-            // They come again when they are no longer hidden.
-            self.counts.sqs.failed(&said);
+            // They come again all the same.
+            self.counts.source.failed(&said);
         }
-        for ended in all {
-            drop(ended.held.place);
-        }
+        unsent
     }
 
     fn decide(&self, held: Held, end: End) -> Ended {
         let op = held.label.op;
         let asked = held.label.reply.is_some() && self.replies.is_some();
-        match end {
+        let (reply, dead, again) = match end {
             End::Done(ending, done) => {
                 self.counts.ended(op, ending);
-                let reply = asked.then(|| self.reply(&held, ending, Ok(&done)));
-                Ended { held, reply, dead: None, hide: None }
+                (asked.then(|| self.reply(&held, ending, Ok(&done))), None, None)
             }
             End::Refused(fault) => {
                 let reply = asked.then(|| self.reply(&held, Ending::Refused, Err(&fault)));
-                let dead = self.dead_letters.is_some().then(|| self.dead_letter(&held, &fault));
+                let dead = self.dead_letters.as_ref().map(|outlet| self.dead_letter(&held, &fault, outlet));
                 let is_told = reply.is_some() || dead.is_some();
                 self.log(&held, &fault, is_told);
                 self.counts.ended(op, Ending::Refused);
-                let hide = (!is_told).then(|| unheard(held.message.times));
-                Ended { held, reply, dead, hide }
+                let again = (!is_told).then(|| unheard(held.message.times));
+                (reply, dead, again)
             }
             End::Later(span) => {
                 self.counts.ended(op, Ending::Later);
-                Ended { held, reply: None, dead: None, hide: Some(span) }
+                (None, None, Some(span))
             }
-        }
+        };
+        Ended { held, reply, dead, again, unsent: false, is_told: false }
     }
 
     fn log(&self, held: &Held, fault: &Fault, is_told: bool) {
@@ -170,12 +190,15 @@ impl Settler {
         }
         put("queue", Some(self.counts.queue.as_str().into()));
         put("reply", label.reply.clone());
-        let body = Value::Object(body).to_string();
-        self.outgoing(body, Vec::new(), message)
+        Outgoing {
+            body: Value::Object(body).to_string().into_bytes(),
+            attributes: Vec::new(),
+            envelope: Envelope::of_answer(message, &self.counts.queue),
+        }
     }
 
     /// The message as it came, with what is wrong with it. Where there is no room for that, without: the log has it.
-    fn dead_letter(&self, held: &Held, fault: &Fault) -> Outgoing {
+    fn dead_letter(&self, held: &Held, fault: &Fault, outlet: &Outlet) -> Outgoing {
         let Held { message, .. } = held;
         let error = fault.to_json_within(ERROR_BYTES_MAX).to_string();
         let attributes = vec![
@@ -183,37 +206,28 @@ impl Settler {
             ("tollgate-code", word(fault.code).to_owned()),
             ("tollgate-error", error),
         ];
-        let whole = self.outgoing(message.body.clone(), attributes, message);
-        if whole.bytes() > BYTES_MAX { Outgoing { attributes: Vec::new(), ..whole } } else { whole }
+        let envelope = Envelope::of_dead_letter(message, &self.counts.queue);
+        let whole = Outgoing { body: message.body.clone(), attributes, envelope };
+        if outlet.has_room_for(&whole) { whole } else { Outgoing { attributes: Vec::new(), ..whole } }
     }
 
-    fn outgoing(
-        &self,
-        body: String,
-        attributes: Vec<(&'static str, String)>,
-        message: &Received,
-    ) -> Outgoing {
-        let group = message.group.clone().unwrap_or_else(|| self.counts.queue.clone());
-        Outgoing { body, attributes, group, sameness: message.id.clone() }
-    }
-
-    /// Sends what `pick` takes out of the messages. What the queue will never take is not sent, nor what it has not taken after
-    /// some tries: the message stays in its queue, and comes again.
+    /// Sends what these parts of the messages have. What has not been taken after some tries, or never is, waits here, or the
+    /// message comes again.
     async fn send(
         &self,
-        queue: &Queue,
+        outlet: &Outlet,
         all: &mut [Ended],
         (count, outage): (&AtomicU64, &Outage),
-        pick: impl Fn(&mut Ended) -> Option<Outgoing>,
+        part: fn(&mut Ended) -> &mut Option<Outgoing>,
     ) {
-        let picked = all.iter_mut().enumerate().filter_map(|(at, ended)| Some((at, pick(ended)?)));
+        let picked = all.iter_mut().enumerate().filter_map(|(at, ended)| Some((at, part(ended).take()?)));
         let mut waiting: Vec<(usize, Outgoing)> = picked.collect();
         // While it is known to be away, once is enough.
         let tries = if outage.lasts() { 1 } else { TRIES_MAX };
         let (mut backoff, mut tried) = (Backoff::default(), 0);
         while !waiting.is_empty() {
             let (places, messages): (Vec<usize>, Vec<Outgoing>) = waiting.into_iter().unzip();
-            let sent = queue.send(&messages).await;
+            let sent = outlet.send(&messages).await;
             waiting = Vec::new();
             for ((place, message), sent) in places.into_iter().zip(messages).zip(sent) {
                 match sent {
@@ -227,6 +241,7 @@ impl Settler {
                     }
                     Err(NotSent::Never(said)) if message.attributes.is_empty() => {
                         self.keep(&mut all[place], &said);
+                        *part(&mut all[place]) = Some(message);
                     }
                     Err(NotSent::Never(_)) => {
                         waiting.push((place, Outgoing { attributes: Vec::new(), ..message }));
@@ -238,38 +253,55 @@ impl Settler {
                 continue;
             }
             let stopped = self.end.is_cancelled();
-            for (place, _) in waiting {
+            for (place, message) in waiting {
                 let ended = &mut all[place];
-                let hide = if stopped { Duration::ZERO } else { unheard(ended.held.message.times) };
-                ended.hide = Some(hide);
+                *part(ended) = Some(message);
+                let span = if stopped { Duration::ZERO } else { unheard(ended.held.message.times) };
+                self.not_sent(ended, span);
             }
             return;
         }
     }
 
-    /// A message whose answer or dead letter its queue never takes stays where it is.
+    /// A message whose answer or dead letter is never taken stays where it is.
     fn keep(&self, ended: &mut Ended, said: &str) {
         let message = &ended.held.message;
         let queue = &self.counts.queue;
-        tracing::warn!(queue, message_id = message.id, "left in the queue: not sent on: {said}");
-        ended.hide.get_or_insert(unheard(message.times));
+        if !ended.is_told {
+            tracing::warn!(queue, message_id = message.id, "left in the queue: not sent on: {said}");
+        }
+        ended.is_told = true;
+        let span = unheard(message.times);
+        self.not_sent(ended, span);
     }
 
-    /// Deletes messages. Those that cannot be deleted for a while come again, which changes nothing.
-    async fn delete(&self, mut receipts: Vec<String>) {
+    /// Where it cannot wait here, it comes again after this time.
+    fn not_sent(&self, ended: &mut Ended, span: Duration) {
+        if self.source.holds_on() {
+            ended.unsent = true;
+        } else {
+            ended.again.get_or_insert(span);
+        }
+    }
+
+    /// Tells the source of messages that have come to their end. Those of which it does not hear for a while come again, which
+    /// changes nothing.
+    async fn end(&self, mut messages: Vec<&Received>) {
         let mut backoff = Backoff::default();
         for _ in 0..TRIES_MAX {
-            if receipts.is_empty() {
+            if messages.is_empty() {
                 return;
             }
-            match self.queue.delete(&receipts).await {
+            match self.source.end(&messages).await {
                 Ok(again) => {
-                    self.counts.sqs.worked();
-                    receipts = again.into_iter().filter_map(|at| receipts.get(at).cloned()).collect();
+                    if !self.source.holds_on() {
+                        self.counts.source.worked();
+                    }
+                    messages = again.into_iter().filter_map(|at| messages.get(at).copied()).collect();
                 }
-                Err(said) => self.counts.sqs.failed(&said),
+                Err(said) => self.counts.source.failed(&said),
             }
-            if !receipts.is_empty() && !self.pause(&mut backoff).await {
+            if !messages.is_empty() && !self.pause(&mut backoff).await {
                 return;
             }
         }

@@ -10,39 +10,24 @@ use aws_sdk_sqs::types::{
 };
 
 use crate::fault::short;
+use crate::message::{Envelope, MESSAGE_MAX_BYTES, NotSent, Origin, Outgoing, Received};
 
 /// The most messages of a call.
 pub(crate) const MESSAGES_MAX: usize = 10;
 /// The longest wait of SQS.
 const WAIT_S: i32 = 20;
-/// The most that a message may have, with its attributes.
-pub(crate) const BYTES_MAX: usize = 1_048_576;
 /// The longest that a message may be hidden.
 pub(crate) const HIDDEN_MAX: Duration = Duration::from_secs(12 * 3_600 - 60);
 
-/// A message, as it was received.
-#[derive(Clone, Debug)]
-pub(crate) struct Received {
-    pub(crate) id: String,
-    pub(crate) receipt: String,
-    pub(crate) body: String,
-    /// When it was sent, in milliseconds since the epoch; 0 where the queue does not say.
-    pub(crate) sent_ms: i64,
-    /// How often it has been received, this time included.
-    pub(crate) times: u32,
-    /// Of a FIFO queue.
-    pub(crate) group: Option<String>,
-}
-
-/// A message that is to be sent.
-#[derive(Clone, Debug)]
-pub(crate) struct Outgoing {
-    pub(crate) body: String,
-    /// Names and texts.
-    pub(crate) attributes: Vec<(&'static str, String)>,
-    /// For FIFO queues: who is behind whom, and what is the same.
-    pub(crate) group: String,
-    pub(crate) sameness: String,
+impl Envelope {
+    /// Who is behind whom, and what is the same.
+    fn of_fifo(&self) -> Option<(&str, &str)> {
+        match self {
+            Self::Sqs { group, sameness } => Some((group, sameness)),
+            #[cfg(feature = "kafka")]
+            Self::Kafka { .. } => None,
+        }
+    }
 }
 
 impl Outgoing {
@@ -51,15 +36,6 @@ impl Outgoing {
         let attributes = self.attributes.iter().map(|(name, value)| name.len() + value.len() + 16);
         self.body.len() + attributes.sum::<usize>()
     }
-}
-
-/// Why a message was not sent.
-#[derive(Debug)]
-pub(crate) enum NotSent {
-    /// It is tried again.
-    Later(String),
-    /// The queue takes no such message.
-    Never(String),
 }
 
 /// A queue.
@@ -117,10 +93,12 @@ impl Queue {
                 times: number(MessageSystemAttributeName::ApproximateReceiveCount)
                     .and_then(|times| u32::try_from(times).ok())
                     .unwrap_or(1),
-                group: attribute(MessageSystemAttributeName::MessageGroupId),
+                origin: Origin::Sqs {
+                    group: attribute(MessageSystemAttributeName::MessageGroupId),
+                    receipt: message.receipt_handle?,
+                },
                 id: message.message_id.unwrap_or_default(),
-                receipt: message.receipt_handle?,
-                body: message.body.unwrap_or_default(),
+                body: message.body.unwrap_or_default().into_bytes(),
             })
         };
         Ok(answer.messages.unwrap_or_default().into_iter().filter_map(read).collect())
@@ -183,15 +161,18 @@ impl Queue {
     async fn send_call(&self, messages: &[Outgoing]) -> Vec<Result<(), NotSent>> {
         let mut entries = Vec::new();
         for (at, message) in messages.iter().enumerate() {
-            let mut entry =
-                SendMessageBatchRequestEntry::builder().id(at.to_string()).message_body(&message.body);
+            // What came as text is text; what is not never came from SQS.
+            let body = String::from_utf8_lossy(&message.body);
+            let mut entry = SendMessageBatchRequestEntry::builder().id(at.to_string()).message_body(body);
             for (name, value) in &message.attributes {
                 if let Some(value) = text(value) {
                     entry = entry.message_attributes(*name, value);
                 }
             }
-            if self.is_fifo() {
-                entry = entry.message_group_id(&message.group).message_deduplication_id(&message.sameness);
+            if self.is_fifo()
+                && let Some((group, sameness)) = message.envelope.of_fifo()
+            {
+                entry = entry.message_group_id(group).message_deduplication_id(sameness);
             }
             match entry.build() {
                 Ok(entry) => entries.push(entry),
@@ -234,7 +215,7 @@ fn calls(sizes: &[usize]) -> Vec<usize> {
     for size in sizes {
         bytes += size;
         match calls.last_mut() {
-            Some(count) if bytes <= BYTES_MAX && *count < MESSAGES_MAX => *count += 1,
+            Some(count) if bytes <= MESSAGE_MAX_BYTES && *count < MESSAGES_MAX => *count += 1,
             _ => {
                 calls.push(1);
                 bytes = *size;
@@ -269,9 +250,10 @@ mod tests {
 
     #[test]
     fn a_call_has_no_more_than_it_may_have() {
+        const BIG: usize = MESSAGE_MAX_BYTES;
         assert_eq!(calls(&[]), [0; 0]);
         assert_eq!(calls(&[10; 12]), [10, 2]);
-        assert_eq!(calls(&[BYTES_MAX, 1, BYTES_MAX - 1, 1, BYTES_MAX + 5, 7]), [1, 2, 1, 1, 1]);
+        assert_eq!(calls(&[BIG, 1, BIG - 1, 1, BIG + 5, 7]), [1, 2, 1, 1, 1]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `tollgate commands`: a process that takes commands from SQS queues. What it does with them: `tollgate_commands`.
+//! `tollgate commands`: a process that takes commands from SQS queues and Kafka topics. What it does with them: `tollgate_commands`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -72,8 +72,8 @@ fn show(queues: &[QueueConfig]) -> anyhow::Result<()> {
     let printer = Printer::stdout(output::Format::Table);
     for queue in queues {
         let allowed: Vec<&str> = queue.allow.iter().map(|op| Op::word(*op)).collect();
-        let QueueConfig { name, url, namespace, .. } = queue;
-        printer.line(&format!("{name}: {url}, for {} in the namespace {namespace}", allowed.join(", ")))?;
+        let QueueConfig { name, source, namespace, .. } = queue;
+        printer.line(&format!("{name}: {source}, for {} in the namespace {namespace}", allowed.join(", ")))?;
     }
     Ok(())
 }

@@ -23,8 +23,12 @@ pub struct Commands {
 impl Commands {
     /// Starts it with this file, for the service at this URL, with more flags.
     pub fn start(file: &Path, server: &str, flags: &[&str]) -> Self {
+        Self::of(Command::new(binary()), file, server, flags)
+    }
+
+    /// The same, of another build.
+    pub fn of(mut command: Command, file: &Path, server: &str, flags: &[&str]) -> Self {
         let log = NamedTempFile::new().unwrap();
-        let mut command = Command::new(binary());
         command.args(["commands", "--server", server, "-f"]).arg(file).args(flags).envs(AWS);
         let into = OpenOptions::new().append(true).open(log.path()).unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(into);

@@ -11,10 +11,10 @@ use super::headers::{headers_but, kept, shown_headers};
 use crate::v1;
 
 /// The most brokers that a target names.
-const SERVERS_MAX: usize = 16;
+pub const SERVERS_MAX: usize = 16;
 const HOST_MAX_BYTES: usize = 253;
-/// As Kafka itself has it.
-const TOPIC_MAX_CHARS: usize = 249;
+/// The longest name of a topic, as Kafka itself has it.
+pub const TOPIC_MAX_CHARS: usize = 249;
 const KEY_MAX_BYTES: usize = 512;
 const SERVERS: &str = "target.kafka.bootstrap_servers";
 const HEADERS: &str = "target.kafka.headers";
@@ -102,8 +102,8 @@ fn servers(check: &mut Check, servers: &[String]) {
     }
 }
 
-/// `host:port`; an IPv6 address has brackets around it.
-fn is_server(text: &str) -> bool {
+/// Whether a text is `host:port`; an IPv6 address has brackets around it.
+pub fn is_server(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
     let in_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let is_host = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
@@ -114,7 +114,8 @@ fn is_server(text: &str) -> bool {
     is_host && digits && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-fn is_topic(text: &str) -> bool {
+/// Whether a topic may have this name.
+pub fn is_topic(text: &str) -> bool {
     let in_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=TOPIC_MAX_CHARS).contains(&text.len()) && text.bytes().all(in_name) && !matches!(text, "." | "..")
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::config::ClientConfig;
 use rdkafka::error::KafkaResult;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
@@ -18,7 +18,7 @@ use tollgate_core::model::{KafkaTarget, Sent};
 use super::order::{Handed, Taken};
 use super::record::{RECORD_MAX_BYTES, Record};
 use super::seen::{Listener, Seen};
-use super::verdict;
+use super::{plain, verdict};
 use crate::not_sent;
 
 /// Why a record was not sent whose turn did not come in time.
@@ -33,9 +33,7 @@ pub(super) const SERVERS_MAX: usize = 4;
 const RECORDS_MAX: &str = "100000";
 /// And their kilobytes.
 const KILOBYTES_MAX: &str = "131072";
-/// For how long a broker may be silent before its connection is given up.
-const SILENCE_MS: u64 = 10_000;
-/// For how long a broker waits for its replicas, at most: less than that.
+/// For how long a broker waits for its replicas, at most: less than it may be silent.
 const REPLICAS_MS: u64 = 8_000;
 
 /// Deliveries with equal keys share a producer.
@@ -72,10 +70,8 @@ impl ClusterKey {
 
 /// What a producer is told.
 pub(super) fn config(key: &ClusterKey, round: usize, connect_timeout: Duration) -> ClientConfig {
-    let mut config = ClientConfig::new();
+    let mut config = plain::config(&key.part(round), connect_timeout);
     for (name, value) in [
-        ("bootstrap.servers", key.part(round).as_str()),
-        ("client.id", "tollgate"),
         ("acks", "all"),
         ("enable.idempotence", "true"),
         // Brokers judge all records of a request together: see above.
@@ -85,20 +81,14 @@ pub(super) fn config(key: &ClusterKey, round: usize, connect_timeout: Duration) 
         ("partitioner", "murmur2_random"),
         ("message.timeout.ms", &key.patience_ms.to_string()),
         ("request.timeout.ms", &key.patience_ms.min(REPLICAS_MS).to_string()),
-        ("socket.timeout.ms", &SILENCE_MS.to_string()),
         ("message.max.bytes", &(RECORD_MAX_BYTES + 64 * 1024).to_string()),
         ("retry.backoff.ms", &verdict::RETRY_MS.to_string()),
         ("retry.backoff.max.ms", &verdict::RETRY_MS.to_string()),
         ("queue.buffering.max.messages", RECORDS_MAX),
         ("queue.buffering.max.kbytes", KILOBYTES_MAX),
-        ("socket.connection.setup.timeout.ms", &connect_timeout.as_millis().max(1_000).to_string()),
-        ("socket.keepalive.enable", "true"),
-        ("reconnect.backoff.max.ms", "2000"),
-        ("log.connection.close", "false"),
     ] {
         config.set(name, value);
     }
-    config.set_log_level(RDKafkaLogLevel::Warning);
     config
 }
 

@@ -1,0 +1,90 @@
+//! Brings messages of an SQS queue in, and keeps them hidden from others while they are in hand.
+//!
+//! Invariants: no more are asked for than there is room for, and none while the service is away; what is in hand is hidden anew
+//! at half of the time for which it is hidden.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use tollgate_clock::instant_now;
+
+use crate::backoff::Backoff;
+use crate::hands::MESSAGES_MAX;
+use crate::intake::Intake;
+use crate::sqs::Queue;
+
+/// The most calls under way at once: receivers, and calls that hide.
+const RECEIVERS_MAX: usize = 4;
+const HIDING_MAX: usize = 8;
+/// The least time for a call that hides anew.
+const HIDE_MIN: Duration = Duration::from_millis(500);
+
+/// How many receivers a queue has of which so many messages may be in hand.
+pub(crate) fn receivers(in_hand: usize) -> usize {
+    in_hand.div_ceil(MESSAGES_MAX).clamp(1, RECEIVERS_MAX)
+}
+
+/// Asks for messages while there is room, and the service answers.
+pub(crate) async fn receive(queue: Queue, intake: Intake, visibility: Duration) {
+    let Intake { counts, arrivals, mut open, stop, .. } = intake;
+    let mut backoff = Backoff::default();
+    let asking = async {
+        loop {
+            if open.wait_for(|open| *open).await.is_err() {
+                return;
+            }
+            let mut room = counts.hands.room().await;
+            match queue.receive(room.count, visibility).await {
+                Ok(messages) => {
+                    counts.source.worked();
+                    backoff = Backoff::default();
+                    for message in messages {
+                        let place = room.take(&message, instant_now());
+                        if arrivals.send((message, place)).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+                Err(said) => {
+                    drop(room);
+                    counts.source.failed(&said);
+                    tokio::time::sleep(backoff.next(None)).await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = asking => {}
+    }
+}
+
+/// Hides what is in hand anew. What fails is tried again a moment later.
+pub(crate) async fn keep_hidden(queue: Queue, intake: Intake, visibility: Duration) {
+    // What is in hand after a stop stays hidden, too, but nobody waits for this to end.
+    let Intake { counts, arrivals, .. } = intake;
+    drop(arrivals);
+    let tick = visibility / 8;
+    loop {
+        tokio::time::sleep(tick).await;
+        let due = counts.hands.due(visibility / 2);
+        let chunks: Vec<Vec<_>> = due.chunks(MESSAGES_MAX).map(<[_]>::to_vec).collect();
+        let hide = |some: Vec<(u64, String)>| {
+            let (queue, counts) = (&queue, &counts);
+            async move {
+                let at = instant_now();
+                let messages: Vec<(String, Duration)> =
+                    some.iter().map(|(_, receipt)| (receipt.clone(), visibility)).collect();
+                match tokio::time::timeout(tick.max(HIDE_MIN), queue.hide(&messages)).await {
+                    Ok(Ok(failed)) => {
+                        let done = some.iter().enumerate().filter(|(at, _)| !failed.contains(at));
+                        done.for_each(|(_, (number, _))| counts.hands.hidden(*number, at));
+                    }
+                    Ok(Err(said)) => counts.source.failed(&said),
+                    Err(_) => counts.source.failed(&"no answer in time"),
+                }
+            }
+        };
+        futures::stream::iter(chunks).for_each_concurrent(HIDING_MAX, hide).await;
+    }
+}
