@@ -44,7 +44,7 @@ enum Command {
     Key(key::KeyArgs),
     /// Create keys that seal secrets at rest, and seal everything stored under a new one
     Secrets(secrets::SecretsArgs),
-    /// Take commands from SQS queues, and carry them out at a running service
+    /// Take commands from SQS queues and Kafka topics, and carry them out at a running service
     Commands(Remote<commands::CommandsArgs>),
     /// Print a script that completes commands, flags and names in a shell
     Completions(shell::CompletionsArgs),

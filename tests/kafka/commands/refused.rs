@@ -26,7 +26,7 @@ async fn each_bad_record_is_told_and_does_nothing() {
         ("null", None, "INVALID_ARGUMENT", "it is empty; expected a JSON object"),
         ("empty", Some(b""), "INVALID_ARGUMENT", "it is empty; expected a JSON object"),
         ("no-json", Some(b"not json"), "INVALID_ARGUMENT", "the message is no command"),
-        ("no-text", Some(b"{\"id\": 1}"), "INVALID_ARGUMENT", "id"),
+        ("number", Some(b"{\"id\": 1}"), "INVALID_ARGUMENT", "id"),
         ("long", Some(long.as_bytes()), "INVALID_ARGUMENT", "at most 1048576 are allowed"),
         ("version", Some(version.as_bytes()), "INVALID_ARGUMENT", "version: "),
         ("denied", Some(denied.as_bytes()), "PERMISSION_DENIED", "op: \"delete\" is not allowed by this queue"),
@@ -86,7 +86,7 @@ async fn dead_letters_that_cannot_be_written_are_kept_until_they_can_be() {
     service.stop().await;
 }
 
-/// What a queue's key may not do is refused, and its neighbours go on.
+/// The file names what this build lacks; the other build takes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_build_without_kafka_refuses_the_file() {
     let world = World::new();
