@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate_harness::resources::{http, next_january, once, policy};
 use tollgate_harness::{
-    Cli, Commands, Conduct, Consumer, Database, Kind, Releases, Service, free_port, wait_for,
+    Cli, Commands, Conduct, Consumer, Database, Kind, Releases, free_port, wait_for,
 };
 
 use crate::broker::{Broker, Seen};

@@ -25,6 +25,12 @@ pub(crate) async fn start(database: &Database) -> Service {
     start_at(database, FREE_PORT).await
 }
 
+/// The same, with more flags.
+pub(crate) async fn start_with(database: &Database, flags: &[&str]) -> Service {
+    let serve = Serve::new(binary(), &database.url(), FREE_PORT).flags(FLAGS).flags(flags.iter().copied());
+    Service::launch(serve).await.unwrap()
+}
+
 /// The same, at this address.
 pub(crate) async fn start_at(database: &Database, address: &str) -> Service {
     let serve = Serve::new(binary(), &database.url(), address).flags(FLAGS);

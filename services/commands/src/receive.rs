@@ -61,12 +61,15 @@ pub(crate) async fn receive(queue: Queue, intake: Intake, visibility: Duration) 
 
 /// Hides what is in hand anew. What fails is tried again a moment later.
 pub(crate) async fn keep_hidden(queue: Queue, intake: Intake, visibility: Duration) {
-    // What is in hand after a stop stays hidden, too, but nobody waits for this to end.
-    let Intake { counts, arrivals, .. } = intake;
+    // After a stop, too, as long as something is in hand; but that brings nothing in.
+    let Intake { counts, arrivals, end, .. } = intake;
     drop(arrivals);
     let tick = visibility / 8;
     loop {
-        tokio::time::sleep(tick).await;
+        tokio::select! {
+            () = end.cancelled() => return,
+            () = tokio::time::sleep(tick) => {}
+        }
         let due = counts.hands.due(visibility / 2);
         let chunks: Vec<Vec<_>> = due.chunks(MESSAGES_MAX).map(<[_]>::to_vec).collect();
         let hide = |some: Vec<(u64, String)>| {

@@ -110,7 +110,7 @@ impl Settler {
         }
         let (unsent, all): (Vec<Ended>, Vec<Ended>) = all.into_iter().partition(|ended| ended.unsent);
         let done = all.iter().filter(|ended| ended.again.is_none());
-        self.end(done.map(|ended| &ended.held.message).collect()).await;
+        self.conclude(done.map(|ended| &ended.held.message).collect()).await;
         let put_off = |ended: Ended| Some(((ended.held.message, ended.held.place), ended.again?));
         let put_off: Vec<_> = all.into_iter().filter_map(put_off).collect();
         if !put_off.is_empty()
@@ -286,7 +286,7 @@ impl Settler {
 
     /// Tells the source of messages that have come to their end. Those of which it does not hear for a while come again, which
     /// changes nothing.
-    async fn end(&self, mut messages: Vec<&Received>) {
+    async fn conclude(&self, mut messages: Vec<&Received>) {
         let mut backoff = Backoff::default();
         for _ in 0..TRIES_MAX {
             if messages.is_empty() {

@@ -3,6 +3,7 @@
 use rdkafka::types::{RDKafkaApiKey as Api, RDKafkaRespErr as Error};
 
 use super::*;
+use crate::service::start_with;
 
 /// What a dead letter says is wrong.
 fn error_of(record: &Seen) -> Value {
@@ -54,6 +55,33 @@ async fn each_bad_record_is_told_and_does_nothing() {
     world.done_with(2 * dead.len(), 30).await;
     let found = schedules(&Cli::new(service.url()));
     assert_eq!((found.len(), found.values().all(|events| *events == 3)), (dead.len(), true), "{found:?}");
+    commands.stop().await;
+    service.stop().await;
+}
+
+/// Makes a key for the namespace `default`.
+fn key(database: &Database, name: &str, scopes: &str) -> String {
+    let store = database.url();
+    let made = Cli::new("").run(&["key", "create", name, "--scopes", scopes, "--namespace", "default", "--store", &store]);
+    assert_eq!(made.code, 0, "{made:?}");
+    made.out.trim().to_owned()
+}
+
+/// A topic's commands may do what its key may, and no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rights_are_those_of_the_topic_s_key() {
+    let database = Database::new(Kind::Sqlite).await;
+    let reader = key(&database, "reader", "read");
+    let service = start_with(&database, &["--auth", "keys"]).await;
+    let world = World::new();
+    std::fs::write(world.folder.path().join("key"), reader + "\n").unwrap();
+    let commands = world.start(service.url(), json!({"keyFile": "key"}));
+    world.send(&[apply("lacks", 1, schedule("lacks", 2))]).await;
+    let answer = world.answers(1).await.remove(0);
+    assert_eq!((&answer["outcome"], &answer["error"]["status"]), (&json!("REFUSED"), &json!("PERMISSION_DENIED")));
+    let error = error_of(&world.dead(1).await[0]);
+    assert!(error["message"].as_str().unwrap().contains("lacks the scope schedule:write"), "{error}");
+    world.done_with(1, 20).await;
     commands.stop().await;
     service.stop().await;
 }

@@ -46,7 +46,7 @@ impl ConsumerContext for Listener {
                 }
                 let partitions = partitions(list);
                 self.shared.revoke(&partitions);
-                tracing::info!(queue, ?partitions, "reads these partitions no more");
+                tracing::info!(queue, "reads the partitions {partitions:?} no more");
             }
             Rebalance::Error(error) => tracing::warn!(queue, "the group has no assignment: {error}"),
             Rebalance::Assign(_) => {}
@@ -63,7 +63,7 @@ impl ConsumerContext for Listener {
         {
             tracing::warn!(queue, "partitions cannot be paused: {error}");
         }
-        tracing::info!(queue, ?partitions, "reads these partitions from now on");
+        tracing::info!(queue, "reads the partitions {partitions:?} from now on");
     }
 }
 

@@ -119,7 +119,7 @@ impl Member {
     fn join(&self) -> KafkaResult<BaseConsumer<Listener>> {
         let listener = Listener { shared: self.shared.clone(), is_paused: false.into() };
         let consumer: BaseConsumer<Listener> = config(&self.shared).create_with_context(listener)?;
-        consumer.subscribe(&[&self.shared.config.topic])?;
+        consumer.subscribe(&[self.shared.config.topic.as_str()])?;
         Ok(consumer)
     }
 
@@ -200,10 +200,7 @@ impl Member {
         let mut one = None;
         let room = match &mut self.room {
             Some(room) => room,
-            none => {
-                debug_assert!(none.is_none(), "no room");
-                one.insert(self.shared.counts.hands.room_for_one())
-            }
+            None => one.insert(self.shared.counts.hands.room_for_one()),
         };
         let place = room.take(&message, instant_now());
         // There are as many places as messages fit in. Nobody takes them any more only after an end.

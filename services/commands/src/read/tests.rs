@@ -21,6 +21,22 @@ fn wrong(text: &Value) -> String {
     fault.details.iter().map(|(field, said)| format!("{field}: {said}\n")).collect()
 }
 
+#[test]
+fn a_body_that_is_no_text_is_no_command() {
+    let long = vec![b' '; MESSAGE_MAX_BYTES + 1];
+    for (body, part) in [
+        (&b""[..], "it is empty; expected a JSON object"),
+        (&b"{\"id\": \"\xff\"}"[..], "it is no text: "),
+        (&long[..], "it has 1048577 bytes, at most 1048576 are allowed"),
+        (&b"[1]"[..], "expected a JSON object"),
+    ] {
+        let fault = read_body(body, &scope()).command.unwrap_err();
+        assert!(fault.text().contains(part), "{part}: {fault:?}");
+    }
+    let good = with("trigger", json!({"resource": "schedules/nightly"})).to_string();
+    assert!(read_body(good.as_bytes(), &scope()).command.is_ok());
+}
+
 /// A command with these members.
 fn with(op: &str, members: Value) -> Value {
     let mut command = json!({"version": 1, "op": op, "id": "a:1"});
