@@ -12,9 +12,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate_harness::resources::{http, next_january, once, policy};
-use tollgate_harness::{
-    Cli, Commands, Conduct, Consumer, Database, Kind, Releases, free_port, wait_for,
-};
+use tollgate_harness::{Cli, Commands, Conduct, Consumer, Database, Kind, Releases, free_port, wait_for};
 
 use crate::broker::{Broker, Seen};
 use crate::service::{binary, start, start_at};
@@ -190,7 +188,11 @@ async fn every_op_of_a_topic_is_carried_out(kind: Kind) {
     let items = json!([{"n": 1}, {"n": 2}, {"n": 3}]);
     world
         .send(&[
-            command("pause", "p1", json!({"resource": "policies/imports", "revision": 2, "reason": "month end"})),
+            command(
+                "pause",
+                "p1",
+                json!({"resource": "policies/imports", "revision": 2, "reason": "month end"}),
+            ),
             command("trigger", "t1", json!({"resource": "schedules/held", "events": 1, "payload": {"a": 1}})),
             command("submit", "s1", json!({"resource": "schedules/nightly", "items": items})),
         ])
@@ -203,9 +205,12 @@ async fn every_op_of_a_topic_is_carried_out(kind: Kind) {
         .await;
     let arrived = consumer.notes.arrivals().remove(0);
     let (event, attempt) = (&arrived.event_id, arrived.attempt);
-    world.send(&[command("extend", "e1", json!({"resource": event, "ttl": "20m", "attempt": attempt}))]).await;
+    world
+        .send(&[command("extend", "e1", json!({"resource": event, "ttl": "20m", "attempt": attempt}))])
+        .await;
     assert_eq!(by_id(&world.answers(6).await)["e1"]["outcome"], "DONE");
-    let release = json!({"resource": event, "outcome": "SUCCEEDED", "message": "well done", "attempt": attempt});
+    let release =
+        json!({"resource": event, "outcome": "SUCCEEDED", "message": "well done", "attempt": attempt});
     let resume = json!({"resource": "policies/imports", "revision": 3});
     world.send(&[command("release", "r1", release), command("resume", "p2", resume)]).await;
     let answers = by_id(&world.answers(8).await);

@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn every_command_is_counted_once() {
-        let counts = Arc::new(Counts::new("nightly", ["SQS", "replyQueue", "deadLetterQueue"], Hands::new(10)));
+        let counts =
+            Arc::new(Counts::new("nightly", ["SQS", "replyQueue", "deadLetterQueue"], Hands::new(10)));
         counts.ended(Some(Op::Extend), Ending::Done);
         counts.ended(Some(Op::Extend), Ending::Done);
         counts.ended(None, Ending::Refused);

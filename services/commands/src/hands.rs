@@ -136,12 +136,7 @@ impl Room {
         inner.bytes += bytes;
         let number = inner.next;
         inner.next += 1;
-        let held = Held {
-            receipt: message.receipt().to_owned(),
-            bytes,
-            sent_ms: message.sent_ms,
-            hidden_at,
-        };
+        let held = Held { receipt: message.receipt().to_owned(), bytes, sent_ms: message.sent_ms, hidden_at };
         inner.messages.insert(number, held);
         Place { hands: Arc::clone(&self.hands), number }
     }

@@ -60,7 +60,9 @@ impl Ways {
                 Self::of_kafka(kafka, counts).map_err(|said| format!("queue {}: {said}", config.name))
             }
             #[cfg(not(feature = "kafka"))]
-            SourceConfig::Kafka(_) => Err(format!("queue {}: kafka: {}", config.name, crate::config::NO_KAFKA)),
+            SourceConfig::Kafka(_) => {
+                Err(format!("queue {}: kafka: {}", config.name, crate::config::NO_KAFKA))
+            }
         }
     }
 

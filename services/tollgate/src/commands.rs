@@ -73,7 +73,8 @@ fn show(queues: &[QueueConfig]) -> anyhow::Result<()> {
     for queue in queues {
         let allowed: Vec<&str> = queue.allow.iter().map(|op| Op::word(*op)).collect();
         let QueueConfig { name, source, namespace, .. } = queue;
-        printer.line(&format!("{name}: {source}, for {} in the namespace {namespace}", allowed.join(", ")))?;
+        printer
+            .line(&format!("{name}: {source}, for {} in the namespace {namespace}", allowed.join(", ")))?;
     }
     Ok(())
 }

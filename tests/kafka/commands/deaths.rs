@@ -97,7 +97,8 @@ async fn processes_of_a_group_take_each_other_s_place() {
     let cli = Cli::new(service.url());
     let world = World::new();
     let more = json!({"inHand": 20});
-    let (first, second) = (world.start(service.url(), more.clone()), world.start(service.url(), more.clone()));
+    let (first, second) =
+        (world.start(service.url(), more.clone()), world.start(service.url(), more.clone()));
     wait_for("both to have partitions", 60, async || {
         (partitions(&first).0 && partitions(&second).0).then_some(())
     })
@@ -112,8 +113,9 @@ async fn processes_of_a_group_take_each_other_s_place() {
     let third = world.start(service.url(), more);
     wait_for("the third to have partitions", 60, async || partitions(&third).0.then_some(())).await;
     second.stop().await;
-    let later: Vec<Value> =
-        (0..40).map(|number| quiet(apply(&format!("l{number}"), 3, schedule(&format!("s{number}"), 3)))).collect();
+    let later: Vec<Value> = (0..40)
+        .map(|number| quiet(apply(&format!("l{number}"), 3, schedule(&format!("s{number}"), 3))))
+        .collect();
     world.send(&later).await;
     world.done_with(all.len() + later.len(), 60).await;
     let found = schedules(&cli);

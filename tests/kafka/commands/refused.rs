@@ -30,7 +30,12 @@ async fn each_bad_record_is_told_and_does_nothing() {
         ("number", Some(b"{\"id\": 1}"), "INVALID_ARGUMENT", "id"),
         ("long", Some(long.as_bytes()), "INVALID_ARGUMENT", "at most 1048576 are allowed"),
         ("version", Some(version.as_bytes()), "INVALID_ARGUMENT", "version: "),
-        ("denied", Some(denied.as_bytes()), "PERMISSION_DENIED", "op: \"delete\" is not allowed by this queue"),
+        (
+            "denied",
+            Some(denied.as_bytes()),
+            "PERMISSION_DENIED",
+            "op: \"delete\" is not allowed by this queue",
+        ),
         ("value", Some(value.as_bytes()), "INVALID_ARGUMENT", "resource.schedule.events"),
         ("missing", Some(missing.as_bytes()), "NOT_FOUND", "schedules/missing does not exist"),
     ];
@@ -45,7 +50,11 @@ async fn each_bad_record_is_told_and_does_nothing() {
         let letter = dead.iter().find(|one| one.key.as_deref() == Some(key)).unwrap();
         assert_eq!(letter.value.as_deref().map(str::as_bytes), value, "{key}: as it came");
         let error = error_of(letter);
-        assert_eq!((&error["status"], letter.header("tollgate-code")), (&json!(status), Some(status)), "{error}");
+        assert_eq!(
+            (&error["status"], letter.header("tollgate-code")),
+            (&json!(status), Some(status)),
+            "{error}"
+        );
         assert!(error["message"].as_str().unwrap().contains(part), "{part}: {error}");
     }
     let answers = by_id(&world.answers(4).await);
@@ -62,7 +71,17 @@ async fn each_bad_record_is_told_and_does_nothing() {
 /// Makes a key for the namespace `default`.
 fn key(database: &Database, name: &str, scopes: &str) -> String {
     let store = database.url();
-    let made = Cli::new("").run(&["key", "create", name, "--scopes", scopes, "--namespace", "default", "--store", &store]);
+    let made = Cli::new("").run(&[
+        "key",
+        "create",
+        name,
+        "--scopes",
+        scopes,
+        "--namespace",
+        "default",
+        "--store",
+        &store,
+    ]);
     assert_eq!(made.code, 0, "{made:?}");
     made.out.trim().to_owned()
 }
@@ -78,7 +97,10 @@ async fn the_rights_are_those_of_the_topic_s_key() {
     let commands = world.start(service.url(), json!({"keyFile": "key"}));
     world.send(&[apply("lacks", 1, schedule("lacks", 2))]).await;
     let answer = world.answers(1).await.remove(0);
-    assert_eq!((&answer["outcome"], &answer["error"]["status"]), (&json!("REFUSED"), &json!("PERMISSION_DENIED")));
+    assert_eq!(
+        (&answer["outcome"], &answer["error"]["status"]),
+        (&json!("REFUSED"), &json!("PERMISSION_DENIED"))
+    );
     let error = error_of(&world.dead(1).await[0]);
     assert!(error["message"].as_str().unwrap().contains("lacks the scope schedule:write"), "{error}");
     world.done_with(1, 20).await;
@@ -108,7 +130,11 @@ async fn dead_letters_that_cannot_be_written_are_kept_until_they_can_be() {
     world.done_with(2, 20).await;
     let log = commands.log();
     let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
-    assert_eq!((lines("its deadLetterTopic: topic dead"), lines("its deadLetterTopic: works again")), (1, 1), "{log}");
+    assert_eq!(
+        (lines("its deadLetterTopic: topic dead"), lines("its deadLetterTopic: works again")),
+        (1, 1),
+        "{log}"
+    );
     assert!(log.contains("refused: INVALID_ARGUMENT"), "the error is in the log: {log}");
     commands.stop().await;
     service.stop().await;

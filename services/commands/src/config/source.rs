@@ -203,7 +203,8 @@ impl Checker<'_> {
             }
         }
         if written.dead_letter_topic.is_none() {
-            let said = "is missing: what is refused must go somewhere, or nothing behind it would ever be done with";
+            let said =
+                "is missing: what is refused must go somewhere, or nothing behind it would ever be done with";
             self.refuse("deadLetterTopic", said);
         }
         let mut bootstrap_servers = kafka.bootstrap_servers.clone();
@@ -220,14 +221,19 @@ impl Checker<'_> {
     fn servers(&mut self, servers: &[String]) {
         let field = "kafka.bootstrapServers";
         if !(1..=SERVERS_MAX).contains(&servers.len()) {
-            let said =
-                format!("{} are not allowed, expected 1 to {SERVERS_MAX}, such as kafka-1.example:9092", servers.len());
+            let said = format!(
+                "{} are not allowed, expected 1 to {SERVERS_MAX}, such as kafka-1.example:9092",
+                servers.len()
+            );
             self.refuse(field, said);
         }
         for (at, server) in servers.iter().enumerate() {
             if !is_server(server) {
                 let expected = "a host and a port, such as kafka-1.example:9092 or [::1]:9092";
-                self.refuse(&format!("{field}[{at}]"), format!("{server:?} is not allowed, expected {expected}"));
+                self.refuse(
+                    &format!("{field}[{at}]"),
+                    format!("{server:?} is not allowed, expected {expected}"),
+                );
             }
         }
     }

@@ -75,7 +75,9 @@ pub(super) fn commit(shared: &Shared, consumer: &BaseConsumer<Listener>) {
     }
     let mut list = TopicPartitionList::with_capacity(due.len());
     for (partition, offset) in &due {
-        if let Err(error) = list.add_partition_offset(&shared.config.topic, *partition, Offset::Offset(*offset)) {
+        if let Err(error) =
+            list.add_partition_offset(&shared.config.topic, *partition, Offset::Offset(*offset))
+        {
             shared.counts.source.failed(&error);
             return;
         }

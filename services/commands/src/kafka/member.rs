@@ -187,7 +187,10 @@ impl Member {
         }
         let done = if pauses { consumer.pause(&list) } else { consumer.resume(&list) };
         if let Err(error) = done {
-            tracing::warn!(queue = self.shared.counts.queue, "partitions cannot be paused or resumed: {error}");
+            tracing::warn!(
+                queue = self.shared.counts.queue,
+                "partitions cannot be paused or resumed: {error}"
+            );
             consumer.context().is_paused.store(!pauses, Ordering::Release);
         }
     }

@@ -88,7 +88,10 @@ impl Topic {
     pub(crate) fn new(kafka: &KafkaConfig, name: &str) -> Result<Self, String> {
         let config = config(kafka);
         let client = config.create_with_context(Quiet).map_err(|error| format!("kafka: {error}"))?;
-        Ok(Self { producer: Arc::new(Producer { config, client: Mutex::new(client) }), name: name.to_owned() })
+        Ok(Self {
+            producer: Arc::new(Producer { config, client: Mutex::new(client) }),
+            name: name.to_owned(),
+        })
     }
 
     /// Another topic of the same cluster.
