@@ -1,4 +1,5 @@
-//! Kafka targets and commands from topics, end to end: the binary with the feature `kafka`, real stores, brokers that speak Kafka's protocol.
+//! Kafka targets and commands from topics, end to end: the binary with the feature `kafka`, real stores, brokers that speak
+//! Kafka's protocol.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 #[macro_use]

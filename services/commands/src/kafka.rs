@@ -2,8 +2,8 @@
 //!
 //! In: records. Out: messages in their places, and offsets that are committed. Invariants: the offset that is committed for a
 //! partition is that of the first record that has not come to its end; nothing is committed for an assignment that is over; what
-//! has to come again waits here, in its place, while later records go on. `offsets` decides what may be committed, `member` is the
-//! thread that speaks with the group, `listener` hears of assignments and commits, `topic` writes.
+//! has to come again waits here, in its place, while later records go on. `offsets` decides what may be committed, `member` is
+//! the thread that speaks with the group, `listener` hears of assignments and commits, `topic` writes.
 
 mod listener;
 mod member;

@@ -11,8 +11,8 @@
 //! - `settle`: answers, dead letters and deletions.
 //!
 //! Invariants: a message is deleted, an offset committed, only after the service has committed what it asks for, or after its
-//! refusal has been told; what is outdated, repeated or late changes nothing, by its revision or its id, which the service judges; the namespace and
-//! the key are the queue's, and no message names others. Queues share nothing but the process.
+//! refusal has been told; what is outdated, repeated or late changes nothing, by its revision or its id, which the service
+//! judges; the namespace and the key are the queue's, and no message names others. Queues share nothing but the process.
 
 mod api;
 mod arrange;
@@ -56,7 +56,8 @@ use queue::Reader;
 /// Reads the queues until it is told to stop, and ends what is under way.
 ///
 /// # Errors
-/// A queue that has no region, Kafka settings that its client refuses, or a queue whose task ends before the stop: the others are then stopped, too.
+/// A queue that has no region, Kafka settings that its client refuses, or a queue whose task ends before the stop: the others
+/// are then stopped, too.
 pub async fn run(
     queues: Vec<QueueConfig>,
     connection: Connection,

@@ -1,4 +1,5 @@
-//! `tollgate commands`: a process that takes commands from SQS queues and Kafka topics. What it does with them: `tollgate_commands`.
+//! `tollgate commands`: a process that takes commands from SQS queues and Kafka topics. What it does with them:
+//! `tollgate_commands`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Decides where the messages of a queue come from, SQS or Kafka, and where its answers and refused messages go.
 //!
-//! In: the queue as it is written. Out: a checked source. Invariants: it has either `url` or `kafka`; a word of the one is refused
-//! with the other; a topic has a dead-letter topic, since no redrive policy takes what its offset waits for; what is sent on does
-//! not come back as a command.
+//! In: the queue as it is written. Out: a checked source. Invariants: it has either `url` or `kafka`; a word of the one is
+//! refused with the other; a topic has a dead-letter topic, since no redrive policy takes what its offset waits for; what is
+//! sent on does not come back as a command.
 
 use std::fmt;
 use std::time::Duration;

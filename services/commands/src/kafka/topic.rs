@@ -1,8 +1,8 @@
 //! Writes answers and dead letters to topics of a cluster.
 //!
-//! In: messages. Out: whether each is with all in-sync replicas. Invariants: the producer is idempotent; a request has one record,
-//! so that what brokers say of it is said of no other's; one that is too large is so for good, everything else is tried again by
-//! who asked.
+//! In: messages. Out: whether each is with all in-sync replicas. Invariants: the producer is idempotent; a request has one
+//! record, so that what brokers say of it is said of no other's; one that is too large is so for good, everything else is
+//! tried again by who asked.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
