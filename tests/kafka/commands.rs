@@ -101,11 +101,13 @@ impl World {
             let mut all = TopicPartitionList::new();
             all.add_partition_range("commands", 0, PARTITIONS - 1);
             let found = consumer.committed_offsets(all, Duration::from_secs(10)).unwrap();
-            let offsets = found.elements().iter().map(|one| match one.offset() {
-                Offset::Offset(offset) => offset,
-                _ => 0,
-            });
-            offsets.collect::<Vec<_>>().iter().sum()
+            let mut sum = 0;
+            for one in found.elements() {
+                if let Offset::Offset(offset) = one.offset() {
+                    sum += offset;
+                }
+            }
+            sum
         });
         asked.await.unwrap()
     }
