@@ -48,6 +48,8 @@ impl Outage {
             *since = Some(instant_now());
             self.count.fetch_add(1, Ordering::Relaxed);
             tracing::warn!("{}: {error}; nothing is lost, and it is tried again", self.what);
+        } else {
+            tracing::debug!("{}: {error}", self.what);
         }
     }
 

@@ -58,6 +58,8 @@ pub(crate) struct Counts {
     pub(crate) service: Outage,
     /// The queue or topic itself, and the two others.
     pub(crate) source: Outage,
+    /// Commits of offsets of a topic.
+    pub(crate) commits: Outage,
     pub(crate) reply_queue: Outage,
     pub(crate) dead_letter_queue: Outage,
     pub(crate) hands: Arc<Hands>,
@@ -75,6 +77,7 @@ impl Counts {
             partitions: AtomicU64::new(0),
             service: Outage::new(format!("queue {queue}: the service")),
             source: Outage::new(format!("queue {queue}: {from}")),
+            commits: Outage::new(format!("queue {queue}: commits of offsets")),
             reply_queue: Outage::new(format!("queue {queue}: its {replies}")),
             dead_letter_queue: Outage::new(format!("queue {queue}: its {dead_letters}")),
             hands,
@@ -127,7 +130,10 @@ const METRICS: [Metric; 9] = [
         "tollgate_commands_queue_outages_total",
         "counter",
         "Times at which SQS or Kafka stopped to answer this queue",
-        |of, _| (of.source.count() + of.reply_queue.count() + of.dead_letter_queue.count()) as f64,
+        |of, _| {
+            let outages = [&of.source, &of.commits, &of.reply_queue, &of.dead_letter_queue];
+            outages.iter().map(|outage| outage.count()).sum::<u64>() as f64
+        },
     ),
     ("tollgate_commands_replies_total", "counter", "Answers that were sent", |of, _| {
         of.replies.load(Ordering::Relaxed) as f64

@@ -100,6 +100,12 @@ impl Hands {
         Room { hands: Arc::clone(self), count: 1 }
     }
 
+    /// Whether no more may be asked for, by their bytes.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn is_heavy(&self) -> bool {
+        self.lock().bytes >= BYTES_MAX
+    }
+
     /// How many messages there are.
     pub(crate) fn count(&self) -> usize {
         self.lock().messages.len()

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::KafkaConfig;
@@ -76,14 +77,24 @@ impl Group {
     }
 
     /// Joins the group, and reads until the intake's stop; leaves it at its end, with all that has ended committed.
-    pub(crate) fn start(&self, intake: Intake) {
-        let again = Again { arrivals: intake.arrivals.downgrade(), end: intake.end.clone() };
-        let _first = self.shared.again.set(again);
+    pub(crate) fn start(&self, beside: &mut JoinSet<()>, intake: Intake) {
+        let Intake { counts: _, arrivals, open, stop, end } = intake;
+        let weak = arrivals.downgrade();
+        let _first = self.shared.again.set(Again { arrivals: weak.clone(), end: end.clone() });
         let shared = self.shared.clone();
+        let (left, stopped) = (shared.left.clone(), stop.clone());
+        // A thread that waits for brokers keeps nobody from the end.
+        beside.spawn(async move {
+            let _arrivals = arrivals;
+            tokio::select! {
+                () = stopped.cancelled() => {}
+                () = left.cancelled() => {}
+            }
+        });
         let name = format!("kafka {}", shared.config.topic);
         let started = std::thread::Builder::new().name(name).spawn(move || {
             let _left = shared.left.clone().drop_guard();
-            Member::new(&shared, intake).run();
+            Member::new(&shared, weak, open, (stop, end)).run();
         });
         if let Err(error) = started {
             // Its intake is gone with it, so its queue ends, and is told of.

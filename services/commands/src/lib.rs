@@ -67,7 +67,7 @@ pub async fn run(
     let clock = Clock::system();
     let mut readers = Vec::new();
     for queue in queues {
-        readers.push(Reader::new(queue, &connection).await?);
+        readers.push(Reader::new(queue, &connection, stop.clone()).await?);
     }
     let counts: Arc<[Arc<Counts>]> = readers.iter().map(Reader::counts).collect();
     // The pages are there until the last queue has come to its end.
@@ -75,7 +75,7 @@ pub async fn run(
     let pages = listener.map(|listener| tokio::spawn(listen::serve(listener, counts, clock, end.clone())));
     let mut tasks = JoinSet::new();
     for reader in readers {
-        tasks.spawn(reader.run(stop.clone()));
+        tasks.spawn(reader.run());
     }
     let ended = joined(tasks, &stop).await;
     end.cancel();

@@ -6,6 +6,10 @@
 /// The most that a message may have; of SQS's, with its attributes.
 pub(crate) const MESSAGE_MAX_BYTES: usize = 1_048_576;
 
+/// What a header takes beside its name and its value.
+#[cfg(feature = "kafka")]
+const HEADER_BYTES: usize = 64;
+
 /// A message, as it was received.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
@@ -67,7 +71,7 @@ impl Received {
             Origin::Sqs { .. } => self.body.len(),
             #[cfg(feature = "kafka")]
             Origin::Kafka(record) => {
-                let header = |(name, value): &Header| name.len() + value.as_ref().map_or(0, Vec::len);
+                let header = |(name, value): &Header| HEADER_BYTES + name.len() + value.as_ref().map_or(0, Vec::len);
                 let headers: usize = record.headers.iter().map(header).sum();
                 self.body.len() + record.key.as_ref().map_or(0, Vec::len) + headers
             }

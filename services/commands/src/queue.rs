@@ -63,13 +63,17 @@ impl Reader {
     ///
     /// # Errors
     /// A queue that cannot be read by its configuration.
-    pub(crate) async fn new(config: QueueConfig, connection: &Connection) -> Result<Self, String> {
+    pub(crate) async fn new(
+        config: QueueConfig,
+        connection: &Connection,
+        stop: CancellationToken,
+    ) -> Result<Self, String> {
         let Ways { source, replies, dead_letters, counts } = Ways::of(&config).await?;
         let end = CancellationToken::new();
         Ok(Self {
             scope: Scope { namespace: config.namespace.clone(), allow: config.allow.clone() },
             api: Api::new(connection, &config),
-            settler: Settler { source, replies, dead_letters, counts: counts.clone(), end },
+            settler: Settler { source, replies, dead_letters, counts: counts.clone(), stop, end },
             counts,
             patience: Patience::default(),
             settling: Arc::new(Semaphore::new(SETTLING_MAX)),
@@ -84,7 +88,8 @@ impl Reader {
     }
 
     /// Reads until it is told to stop, ends what is under way, and gives the rest back.
-    pub(crate) async fn run(self, stop: CancellationToken) {
+    pub(crate) async fn run(self) {
+        let stop = self.settler.stop.clone();
         let QueueConfig { name, namespace, source, .. } = &self.config;
         tracing::info!("queue {name}: commands of {source} go to the namespace {namespace}");
         let this = Arc::new(self);
@@ -167,6 +172,10 @@ impl Reader {
         while let Some(arrived) = arriving.recv().await {
             left.push(arrived);
         }
+        if !stop.is_cancelled() {
+            // Nothing comes any more, and nobody has asked for that: what waits to be sent would wait for ever.
+            self.settler.end.cancel();
+        }
         self.tracker.close();
         self.tracker.wait().await;
         left
@@ -185,7 +194,6 @@ impl Reader {
             self.settle(self.ended(&mut pending, outcomes)).await;
             let Some(away) = away else {
                 self.counts.service.worked();
-                self.open.send_replace(true);
                 continue;
             };
             tries += 1;
@@ -199,6 +207,10 @@ impl Reader {
                 () = tokio::time::sleep(backoff.next(away.wait)) => {}
             }
             self.drop_lost(&mut pending);
+        }
+        if pending.0.is_empty() {
+            // Also where all that was left has gone to another process: the next batch tells how the service is.
+            self.open.send_replace(true);
         }
         pending.1.into_values().map(|held| (held.message, held.place)).collect()
     }
@@ -281,6 +293,8 @@ impl Reader {
             let Ok(turn) = self.settling.clone().acquire_owned().await else { return };
             let settler = self.settler.clone();
             self.tracker.spawn(async move {
+                // What waits here for Kafka holds up nobody; it is bounded by what may be in hand.
+                let turn = Some(turn).filter(|_| !settler.source.holds_on());
                 let unsent = settler.settle(some).await;
                 drop(turn);
                 settler.persist(unsent).await;

@@ -49,6 +49,8 @@ pub(crate) struct Settler {
     pub(crate) replies: Option<Outlet>,
     pub(crate) dead_letters: Option<Outlet>,
     pub(crate) counts: Arc<Counts>,
+    /// No more messages are asked for: what could not be sent waits no longer.
+    pub(crate) stop: CancellationToken,
     /// Nothing is tried again any more.
     pub(crate) end: CancellationToken,
 }
@@ -64,6 +66,13 @@ pub(crate) struct Ended {
     unsent: bool,
     /// It has been said that it never will be.
     is_told: bool,
+}
+
+impl Ended {
+    /// Whether there is more to do than to say that it has ended.
+    fn has_more(&self) -> bool {
+        self.reply.is_some() || self.dead.is_some() || self.again.is_some()
+    }
 }
 
 /// How long a message is hidden that is refused, and that nobody is told of: twice as long each time.
@@ -84,7 +93,10 @@ impl Settler {
         while !unsent.is_empty() {
             let count = unsent.len() as u64;
             waiting.fetch_add(count, Ordering::Relaxed);
-            let goes_on = self.pause(&mut backoff).await;
+            let goes_on = tokio::select! {
+                () = self.stop.cancelled() => false,
+                goes_on = self.pause(&mut backoff) => goes_on,
+            };
             waiting.fetch_sub(count, Ordering::Relaxed);
             if !goes_on {
                 return;
@@ -96,16 +108,23 @@ impl Settler {
 
     async fn finish(&self, mut all: Vec<Ended>) -> Vec<Ended> {
         all.iter_mut().for_each(|ended| ended.unsent = false);
+        let holds_on = self.source.holds_on();
+        if holds_on {
+            // What has nothing to be sent waits for nobody.
+            let (sends, ends): (Vec<Ended>, Vec<Ended>) = all.into_iter().partition(Ended::has_more);
+            self.conclude(ends.iter().map(|ended| &ended.held.message).collect()).await;
+            all = sends;
+        }
         if let Some(outlet) = &self.replies {
             let (count, outage) = (&self.counts.replies, &self.counts.reply_queue);
             self.send(outlet, &mut all, (count, outage), |ended| &mut ended.reply).await;
         }
         if let Some(outlet) = &self.dead_letters {
-            // One by one: each may be as large as a call. What comes again has its dead letter then.
-            for ended in all.iter_mut().filter(|ended| ended.again.is_none() && !ended.unsent) {
-                let one = std::slice::from_mut(ended);
+            // Of SQS one by one: each may be as large as a call.
+            let most = if holds_on { MESSAGES_MAX } else { 1 };
+            for some in all.chunks_mut(most) {
                 let (count, outage) = (&self.counts.dead_letters, &self.counts.dead_letter_queue);
-                self.send(outlet, one, (count, outage), |ended| &mut ended.dead).await;
+                self.send(outlet, some, (count, outage), |ended| &mut ended.dead).await;
             }
         }
         let (unsent, all): (Vec<Ended>, Vec<Ended>) = all.into_iter().partition(|ended| ended.unsent);
@@ -220,10 +239,12 @@ impl Settler {
         (count, outage): (&AtomicU64, &Outage),
         part: fn(&mut Ended) -> &mut Option<Outgoing>,
     ) {
-        let picked = all.iter_mut().enumerate().filter_map(|(at, ended)| Some((at, part(ended).take()?)));
+        // What comes again, or waits here, has the rest sent then.
+        let now = all.iter_mut().enumerate().filter(|(_, ended)| ended.again.is_none() && !ended.unsent);
+        let picked = now.filter_map(|(at, ended)| Some((at, part(ended).take()?)));
         let mut waiting: Vec<(usize, Outgoing)> = picked.collect();
-        // While it is known to be away, once is enough.
-        let tries = if outage.lasts() { 1 } else { TRIES_MAX };
+        // While it is known to be away, once is enough; and where it is tried again from here.
+        let tries = if outage.lasts() || self.source.holds_on() { 1 } else { TRIES_MAX };
         let (mut backoff, mut tried) = (Backoff::default(), 0);
         while !waiting.is_empty() {
             let (places, messages): (Vec<usize>, Vec<Outgoing>) = waiting.into_iter().unzip();

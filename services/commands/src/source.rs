@@ -101,7 +101,7 @@ impl Source {
                 beside.spawn(keep_hidden(queue.clone(), intake, *visibility));
             }
             #[cfg(feature = "kafka")]
-            Self::Kafka(group) => group.start(intake),
+            Self::Kafka(group) => group.start(beside, intake),
         }
     }
 

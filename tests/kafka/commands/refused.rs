@@ -118,7 +118,7 @@ async fn dead_letters_that_cannot_be_written_are_kept_until_they_can_be() {
     let good = quiet(apply("good", 1, schedule("good", 1)));
     world.put("good", Some(good.to_string().as_bytes())).await;
     let not_allowed = Error::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
-    world.broker.0.request_errors(Api::Produce, &[not_allowed; 9]);
+    world.broker.0.request_errors(Api::Produce, &[not_allowed; 2]);
     world.broker.0.request_errors(Api::Produce, &[Error::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE]);
     let commands = world.start(service.url(), json!({}));
     let cli = Cli::new(service.url());

@@ -57,11 +57,13 @@ impl ConsumerContext for Listener {
         let Rebalance::Assign(list) = rebalance else { return };
         let (queue, partitions) = (&self.shared.counts.queue, partitions(list));
         self.shared.assign(&partitions);
-        if self.is_paused.load(Ordering::Acquire)
-            && !partitions.is_empty()
-            && let Err(error) = consumer.pause(list)
-        {
-            tracing::warn!(queue, "partitions cannot be paused: {error}");
+        if !partitions.is_empty() {
+            // The client remembers of partitions that they were paused when they were here before.
+            let is_paused = self.is_paused.load(Ordering::Acquire);
+            let done = if is_paused { consumer.pause(list) } else { consumer.resume(list) };
+            if let Err(error) = done {
+                tracing::warn!(queue, "partitions cannot be paused or resumed: {error}");
+            }
         }
         tracing::info!(queue, "reads the partitions {partitions:?} from now on");
     }
@@ -78,16 +80,19 @@ pub(super) fn commit(shared: &Shared, consumer: &BaseConsumer<Listener>) {
         if let Err(error) =
             list.add_partition_offset(&shared.config.topic, *partition, Offset::Offset(*offset))
         {
-            shared.counts.source.failed(&error);
+            shared.counts.commits.failed(&error);
             return;
         }
     }
     match consumer.commit(&list, CommitMode::Sync) {
-        Ok(()) => shared.offsets().committed(&due),
+        Ok(()) => {
+            shared.counts.commits.worked();
+            shared.offsets().committed(&due);
+        }
         Err(error) if is_of_the_assignment(&error) => {
             tracing::debug!(queue = shared.counts.queue, %error, "not committed: the assignment changes");
         }
-        Err(error) => shared.counts.source.failed(&error),
+        Err(error) => shared.counts.commits.failed(&error),
     }
 }
 

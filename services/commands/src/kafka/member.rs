@@ -4,6 +4,7 @@
 //! it, whatever else there is to wait for; a record is taken only into a place; while there is none, or the service is away, the
 //! partitions are paused; no error makes it spin.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
+use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Headers as _, Message as _};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::sync::{mpsc, watch};
@@ -23,7 +24,6 @@ use super::Shared;
 use super::listener::{Listener, commit};
 use crate::backoff::Backoff;
 use crate::hands::{Arrived, Room};
-use crate::intake::Intake;
 use crate::message::{Header, Origin, Received, Record};
 
 /// How long a poll waits, and how often it is looked whether there is a place.
@@ -31,7 +31,9 @@ const POLL: Duration = Duration::from_millis(100);
 const PLACE_TICK: Duration = Duration::from_millis(5);
 /// For how long nothing is polled while there is no place, before the partitions are paused: what the client has fetched is lost
 /// then, and fetched again.
-const PLACE_WAIT: Duration = Duration::from_millis(500);
+const PLACE_WAIT: Duration = Duration::from_secs(5);
+/// A member that was one for so long begins anew with short pauses.
+const GOOD: Duration = Duration::from_secs(60);
 /// How often offsets are committed.
 const COMMIT_EVERY: Duration = Duration::from_millis(200);
 /// How long after an error it is looked whether the brokers answer, and how long they may take.
@@ -68,8 +70,8 @@ fn config(shared: &Shared) -> ClientConfig {
 
 pub(super) struct Member {
     shared: Arc<Shared>,
-    /// None after a stop.
-    arrivals: Option<mpsc::Sender<Arrived>>,
+    /// Gone after a stop.
+    arrivals: mpsc::WeakSender<Arrived>,
     open: watch::Receiver<bool>,
     stop: CancellationToken,
     end: CancellationToken,
@@ -80,12 +82,17 @@ pub(super) struct Member {
 }
 
 impl Member {
-    pub(super) fn new(shared: &Arc<Shared>, intake: Intake) -> Self {
-        let Intake { arrivals, open, stop, end, .. } = intake;
+    /// One of a queue: where messages go, whether any are asked for, and the ends of reading and of all.
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        arrivals: mpsc::WeakSender<Arrived>,
+        open: watch::Receiver<bool>,
+        (stop, end): (CancellationToken, CancellationToken),
+    ) -> Self {
         let now = instant_now();
         Self {
             shared: shared.clone(),
-            arrivals: Some(arrivals),
+            arrivals,
             open,
             stop,
             end,
@@ -101,7 +108,11 @@ impl Member {
         while !self.end.is_cancelled() {
             match self.join() {
                 Ok(consumer) => {
+                    let since = instant_now();
                     self.read(&consumer);
+                    if since.elapsed() >= GOOD {
+                        backoff = Backoff::default();
+                    }
                     self.room = None;
                     // This leaves the group, and waits for that.
                     drop(consumer);
@@ -110,8 +121,9 @@ impl Member {
                 }
                 Err(error) => self.shared.counts.source.failed(&error),
             }
-            if !self.end.is_cancelled() {
-                std::thread::sleep(backoff.next(None));
+            let until = instant_now() + backoff.next(None);
+            while !self.end.is_cancelled() && instant_now() < until {
+                std::thread::sleep(POLL);
             }
         }
     }
@@ -130,7 +142,10 @@ impl Member {
             self.pause(consumer, self.room.is_none());
             match consumer.poll(POLL) {
                 Some(Ok(record)) => {
-                    self.shared.counts.source.worked();
+                    // A record of one partition says nothing of another that has failed just now.
+                    if self.failed_at.elapsed() >= LOOK_AFTER {
+                        self.shared.counts.source.worked();
+                    }
                     self.take(&record);
                 }
                 Some(Err(error @ KafkaError::MessageConsumptionFatal(_))) => {
@@ -151,14 +166,12 @@ impl Member {
 
     /// Sees to it that there is room for what is polled, or none where nothing is to come.
     fn make_room(&mut self, consumer: &BaseConsumer<Listener>) {
-        if self.stop.is_cancelled() {
-            self.arrivals = None;
-        }
-        if self.arrivals.is_none() || !*self.open.borrow() {
+        if self.is_closed() {
             self.room = None;
             return;
         }
-        if self.room.as_ref().is_some_and(|room| room.count > 0) {
+        let hands = &self.shared.counts.hands;
+        if self.room.as_ref().is_some_and(|room| room.count > 0) && !hands.is_heavy() {
             return;
         }
         self.room = None;
@@ -166,11 +179,16 @@ impl Member {
         let until = instant_now() + if is_paused { Duration::ZERO } else { PLACE_WAIT };
         loop {
             self.room = self.shared.counts.hands.room_now();
-            if self.room.is_some() || instant_now() >= until || self.stop.is_cancelled() {
+            if self.room.is_some() || instant_now() >= until || self.is_closed() {
                 return;
             }
             std::thread::sleep(PLACE_TICK);
         }
+    }
+
+    /// Whether nothing is to be read now.
+    fn is_closed(&self) -> bool {
+        self.stop.is_cancelled() || !*self.open.borrow()
     }
 
     /// Pauses all partitions, or has them go on. The client forgets what it has fetched of those that are paused.
@@ -197,7 +215,7 @@ impl Member {
 
     /// Takes a record in.
     fn take(&mut self, record: &BorrowedMessage<'_>) {
-        let Some(arrivals) = &self.arrivals else { return };
+        let Some(arrivals) = self.arrivals.upgrade() else { return };
         let Some(message) = self.shared.received(record) else { return };
         // One may have been on its way while its partition was paused.
         let mut one = None;
@@ -238,15 +256,25 @@ impl Member {
     }
 }
 
+/// The headers of a record. The client panics at a name that is not UTF-8: that one is left out.
+fn headers_of(shared: &Shared, all: &BorrowedHeaders) -> Vec<Header> {
+    let header = |at: usize| -> Option<Header> {
+        let one = catch_unwind(AssertUnwindSafe(|| all.try_get(at)));
+        let Ok(one) = one else {
+            tracing::warn!(queue = shared.counts.queue, "a header is left out whose name is not UTF-8");
+            return None;
+        };
+        one.map(|one| (one.key.to_owned(), one.value.map(<[u8]>::to_vec)))
+    };
+    (0..all.count()).filter_map(header).collect()
+}
+
 impl Shared {
     /// A record as a message; none where its partition is another process's by now.
     fn received(&self, record: &BorrowedMessage<'_>) -> Option<Received> {
         let (partition, offset) = (record.partition(), record.offset());
         let mark = self.offsets().read(partition, offset)?;
-        let header = |one: rdkafka::message::Header<'_, &[u8]>| -> Header {
-            (one.key.to_owned(), one.value.map(<[u8]>::to_vec))
-        };
-        let headers = record.headers().map(|all| all.iter().map(header).collect());
+        let headers = record.headers().map(|all| headers_of(self, all));
         let origin = Record {
             mark,
             key: record.key().map(<[u8]>::to_vec),

@@ -25,6 +25,8 @@ const LOOK_MAX: Duration = Duration::from_secs(5);
 const ROOM_WAIT: Duration = Duration::from_secs(2);
 /// As large as what is read may be: brokers decide what is too large for a topic.
 const RECORD_MAX_BYTES: &str = "100000000";
+/// As much as may be in hand.
+const BUFFER_MAX_KBYTES: &str = "32768";
 /// For how long the client tries to have a record written.
 const PATIENCE_MS: &str = "10000";
 /// For how long a broker waits for its replicas, at most.
@@ -72,6 +74,9 @@ fn config(kafka: &KafkaConfig) -> ClientConfig {
         // As the producers of Java have it, so that a key of theirs is in the same partition.
         ("partitioner", "murmur2_random"),
         ("message.max.bytes", RECORD_MAX_BYTES),
+        // What its sender has compressed may be too large otherwise.
+        ("compression.type", "lz4"),
+        ("queue.buffering.max.kbytes", BUFFER_MAX_KBYTES),
         ("message.timeout.ms", PATIENCE_MS),
         ("request.timeout.ms", REPLICAS_MS),
     ] {
@@ -130,7 +135,7 @@ impl Topic {
             Err((error, _)) => {
                 let code = error.rdkafka_error_code();
                 if code == Some(Code::Fatal) {
-                    self.producer.renew();
+                    self.producer.renew(client);
                 }
                 let said = format!("topic {}: {error}", self.name);
                 let is_too_large = code == Some(Code::MessageSizeTooLarge);
@@ -157,16 +162,26 @@ impl Producer {
         self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Has another client where this one can send nothing any more.
-    fn renew(&self) {
-        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        if client.client().fatal_error().is_none() {
-            return;
-        }
-        match self.config.create_with_context(Quiet) {
-            Ok(new) => *client = new,
-            Err(error) => tracing::warn!("Kafka: no new producer: {error}"),
-        }
+    /// Has another client where this one can send nothing any more. To end one takes a while.
+    fn renew(self: &Arc<Self>, ended: FutureProducer<Quiet>) {
+        let this = self.clone();
+        tokio::task::spawn_blocking(move || {
+            let new = if this.client().client().fatal_error().is_some() {
+                this.config.create_with_context(Quiet)
+            } else {
+                return drop(ended);
+            };
+            match new {
+                Ok(new) => {
+                    let mut client = this.client.lock().unwrap_or_else(PoisonError::into_inner);
+                    let old = std::mem::replace(&mut *client, new);
+                    drop(client);
+                    drop(old);
+                }
+                Err(error) => tracing::warn!("Kafka: no new producer: {error}"),
+            }
+            drop(ended);
+        });
     }
 }
 
