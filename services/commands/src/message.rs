@@ -71,7 +71,8 @@ impl Received {
             Origin::Sqs { .. } => self.body.len(),
             #[cfg(feature = "kafka")]
             Origin::Kafka(record) => {
-                let header = |(name, value): &Header| HEADER_BYTES + name.len() + value.as_ref().map_or(0, Vec::len);
+                let header =
+                    |(name, value): &Header| HEADER_BYTES + name.len() + value.as_ref().map_or(0, Vec::len);
                 let headers: usize = record.headers.iter().map(header).sum();
                 self.body.len() + record.key.as_ref().map_or(0, Vec::len) + headers
             }

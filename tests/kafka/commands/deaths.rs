@@ -88,6 +88,40 @@ async fn an_outage_of_the_service_costs_neither_commands_nor_the_membership() {
     service.stop().await;
 }
 
+/// What goes to another process while the service is away, and comes back, is read again by whoever has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_that_move_during_an_outage_of_the_service_are_read_after_it() {
+    const SCHEDULES: u64 = 60;
+    let database = Database::new(Kind::Sqlite).await;
+    let address = format!("127.0.0.1:{}", free_port().unwrap());
+    let url = format!("http://{address}");
+    let world = World::new();
+    let more = json!({"inHand": 20});
+    let first = world.start(&url, more.clone());
+    world.send(&flood(SCHEDULES)).await;
+    let is_away = async |of: &Commands| {
+        wait_for("the outage in the log", 40, async || {
+            of.log().contains("the service: UNAVAILABLE").then_some(())
+        })
+        .await;
+    };
+    is_away(&first).await;
+    // All partitions go from the first to others, and back, while all are paused.
+    let others = [(); 3].map(|()| world.start(&url, more.clone()));
+    for other in &others {
+        wait_for("another to have partitions", 60, async || partitions(other).0.then_some(())).await;
+    }
+    for other in others {
+        is_away(&other).await;
+        other.kill9();
+    }
+    let service = start_at(&database, &address).await;
+    world.done_with(2 * usize::try_from(SCHEDULES).unwrap(), 120).await;
+    judged(&Cli::new(service.url()), SCHEDULES);
+    first.stop().await;
+    service.stop().await;
+}
+
 /// Two processes of a group share the partitions. One that is killed, and one that is stopped, leave theirs to the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_of_a_group_take_each_other_s_place() {

@@ -27,6 +27,9 @@ impl ClientContext for Listener {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        if error.rdkafka_error_code() == Some(Code::AllBrokersDown) {
+            self.shared.counts.source.failed(&error);
+        }
         tracing::debug!(%error, reason, "Kafka's client");
     }
 }
