@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use tollgate_harness::resources::{every, http, ms, once, policy, policy_name, schedule_name, soon};
-use tollgate_harness::{Conduct, Consumer, Database, Kind, Notes, Releases, Service, now_us, wait_for};
+use tollgate_harness::{
+    Conduct, Consumer, Database, Kind, Notes, Releases, Service, lasting_shares, now_us, wait_for,
+};
 use tollgate_proto::v1::handler_peer_service_client::HandlerPeerServiceClient;
 use tollgate_proto::v1::{
     ExplainEventRequest, ExtendTokenRequest, ForwardReleasesRequest, GetEventRequest,
@@ -42,18 +44,7 @@ async fn settled(services: &[Service]) {
     for service in services {
         ids.insert(id(service).await);
     }
-    let mut last = (Vec::new(), Instant::now());
-    wait_for("a lasting share of the shards for each process", 40, async || {
-        let status = status(&services[0]).await;
-        if status.shards != last.0 {
-            last = (status.shards, Instant::now());
-        }
-        let owners: BTreeSet<String> = last.0.iter().map(|shard| shard.owner.clone()).collect();
-        let settled = owners == ids && status.silent_handlers.is_empty();
-        // Twice as long as the slowest of them needs for a look at the others.
-        (settled && last.1.elapsed() > Duration::from_millis(2_500)).then_some(())
-    })
-    .await;
+    lasting_shares(&ids, async || status(&services[0]).await).await;
 }
 
 /// Which of the processes owns a policy's shard.

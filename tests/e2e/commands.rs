@@ -1,6 +1,6 @@
 //! Commands from SQS queues: each op, in any order and again and again, through deaths and outages; what cannot be taken is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -73,10 +73,11 @@ impl World {
         send(&self.client, &self.queue, &bodies).await;
     }
 
-    /// What has been answered, once there are so many.
+    /// What has been answered, once there are answers to so many commands. A queue may bring a command twice, and its answer.
     async fn answers(&self, count: usize, seconds: u64) -> Vec<Value> {
-        let messages = taken(&self.client, &self.replies, count, seconds).await;
-        messages.iter().map(|message| serde_json::from_str(message.body().unwrap()).unwrap()).collect()
+        let read = |message: &Message| serde_json::from_str::<Value>(message.body().unwrap()).unwrap();
+        let reply = |message: &Message| read(message)["reply"].as_str().unwrap().to_owned();
+        taken(&self.client, &self.replies, count, seconds, reply).await.iter().map(read).collect()
     }
 
     /// Waits until nothing is left in the queue, hidden or not.
@@ -96,8 +97,14 @@ async fn send(client: &Client, queue: &str, bodies: &[String]) {
     }
 }
 
-/// Takes so many messages out of a queue.
-async fn taken(client: &Client, queue: &str, count: usize, seconds: u64) -> Vec<Message> {
+/// Takes messages out of a queue, until there are so many of different ids.
+async fn taken(
+    client: &Client,
+    queue: &str,
+    count: usize,
+    seconds: u64,
+    id: impl Fn(&Message) -> String,
+) -> Vec<Message> {
     let mut all: Vec<Message> = Vec::new();
     wait_for(&format!("{count} messages of {queue}"), seconds, async || {
         let receive = client.receive_message().queue_url(queue).max_number_of_messages(10);
@@ -112,7 +119,8 @@ async fn taken(client: &Client, queue: &str, count: usize, seconds: u64) -> Vec<
             delete.send().await.unwrap();
         }
         all.extend(messages);
-        (all.len() >= count).then_some(())
+        let ids: BTreeSet<String> = all.iter().map(&id).collect();
+        (ids.len() >= count).then_some(())
     })
     .await;
     all
@@ -318,8 +326,8 @@ async fn the_highest_revision_stays_in_any_order(kind: Kind) {
     let first = world.start(service.url(), json!({"inHand": 20}));
     let second = world.start(service.url(), json!({"inHand": 20}));
     world.send(after).await;
-    let answers = world.answers(sent.len(), 240).await;
-    world.emptied(30).await;
+    let answers = world.answers(all.len(), 240).await;
+    world.emptied(120).await;
     let outcome = |answer: &Value| answer["outcome"].as_str().unwrap().to_owned();
     assert!(
         answers.iter().all(|answer| ["DONE", "UNCHANGED", "OUTDATED"].contains(&outcome(answer).as_str())),

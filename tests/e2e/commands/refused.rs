@@ -5,16 +5,19 @@ use crate::security::key;
 
 on_both_stores!(each_bad_message_is_told_and_does_nothing, the_namespace_and_the_rights_are_the_queues_own);
 
-/// The error's attribute of each dead letter, by the id of its command or the beginning of its text.
+/// The id of a dead letter's command, or the beginning of its text.
+fn id(message: &Message) -> String {
+    let body = message.body().unwrap();
+    let id = serde_json::from_str::<Value>(body).ok().and_then(|body| Some(body["id"].as_str()?.to_owned()));
+    id.unwrap_or_else(|| body.chars().take(10).collect())
+}
+
+/// The error's attribute of each dead letter.
 fn errors(messages: &[Message]) -> BTreeMap<String, Value> {
     let read = |message: &Message| {
-        let body = message.body().unwrap();
-        let id =
-            serde_json::from_str::<Value>(body).ok().and_then(|body| Some(body["id"].as_str()?.to_owned()));
-        let id = id.unwrap_or_else(|| body.chars().take(10).collect());
         let attribute =
             message.message_attributes().and_then(|all| all.get("tollgate-error")?.string_value());
-        (id, attribute.map_or(Value::Null, |text| serde_json::from_str(text).unwrap()))
+        (id(message), attribute.map_or(Value::Null, |text| serde_json::from_str(text).unwrap()))
     };
     messages.iter().map(read).collect()
 }
@@ -51,7 +54,7 @@ async fn each_bad_message_is_told_and_does_nothing(kind: Kind) {
     send(&world.client, &world.queue, std::slice::from_ref(&long)).await;
 
     let answers = world.answers(mixed.len(), 60).await;
-    let dead = taken(&world.client, &world.dead_letters, bad.len() + 2, 60).await;
+    let dead = taken(&world.client, &world.dead_letters, bad.len() + 2, 60, id).await;
     world.emptied(30).await;
     let (answers, told) = (by_id(&answers), errors(&dead));
     for (id, status, field, part) in [
@@ -79,8 +82,8 @@ async fn each_bad_message_is_told_and_does_nothing(kind: Kind) {
         assert_eq!(&told[id], error, "the dead letter says the same");
     }
     assert!(told["not json"]["message"].as_str().unwrap().contains("the message is no command"));
-    let kept = dead.iter().filter(|message| message.body() == Some(&long)).count();
-    assert_eq!(kept, 1, "a message of a MiB is kept as it came, with an error or without");
+    let is_kept = dead.iter().any(|message| message.body() == Some(&long));
+    assert!(is_kept, "a message of a MiB is kept as it came, with an error or without");
     // A queue may bring one twice: then it is outdated by itself, and what is there is counted below.
     let outcome = |one: &Value| answers[one["id"].as_str().unwrap()]["outcome"].as_str();
     let is_taken_in = |one: &Value| matches!(outcome(one), Some("DONE" | "OUTDATED"));

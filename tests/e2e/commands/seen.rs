@@ -144,8 +144,9 @@ async fn fifo_queues_are_read_and_answered() {
             .await
             .unwrap();
     }
-    let answers = taken(&world.client, &urls[1], 2, 30).await;
-    assert_eq!((answers.len(), taken(&world.client, &urls[2], 1, 30).await.len()), (2, 1));
+    let body = |message: &Message| message.body().unwrap().to_owned();
+    let answers = taken(&world.client, &urls[1], 2, 30, body).await;
+    assert_eq!((answers.len(), taken(&world.client, &urls[2], 1, 30, body).await.len()), (2, 1));
     assert!(schedules(&Cli::new(service.url())).contains_key("good"));
     emptied(&world.client, &urls[0], 30).await;
     commands.stop().await;

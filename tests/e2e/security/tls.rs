@@ -10,11 +10,12 @@ use rcgen::{
 use tempfile::TempDir;
 use tollgate_harness::resources::{PARENT, http, once, policy, schedule_name, soon};
 use tollgate_harness::{
-    Answer, Cli, Conduct, Consumer, Database, FREE_PORT, Kind, Releases, Service, wait_for,
+    Answer, Cli, Conduct, Consumer, Database, FREE_PORT, Kind, Releases, Service, lasting_shares, wait_for,
 };
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::{
-    ListAuditEntriesRequest, ReleaseStatus, ReleaseTokenRequest, TriggerScheduleRequest,
+    GetHandlerStatusRequest, ListAuditEntriesRequest, ReleaseStatus, ReleaseTokenRequest,
+    TriggerScheduleRequest,
 };
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
@@ -317,7 +318,14 @@ async fn processes_forward_to_each_other_over_tls() {
     wait_for("the events", 30, async || (consumer.notes.arrivals_count() == EVENTS as usize).then_some(()))
         .await;
     let joined = serve(&database, &authority.node(), &[&more[..], &["--roles", "handler"]].concat()).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let status = async |at: &str| {
+        let channel = authority.channel(at, Some("ann.example")).await.unwrap();
+        let mut handler = EventHandlerServiceClient::new(wire(channel, Some(&header)));
+        handler.get_handler_status(GetHandlerStatusRequest::default()).await.unwrap().into_inner()
+    };
+    let ids = [status(owner.url()).await.handler, status(joined.url()).await.handler];
+    // While a shard goes from one owner to the next, its releases wait in the inbox.
+    lasting_shares(&ids.into(), async || status(owner.url()).await).await;
     let mut statuses = Vec::new();
     for (number, arrival) in consumer.notes.arrivals().into_iter().enumerate() {
         let at = if number % 2 == 0 { owner.url() } else { joined.url() };

@@ -42,7 +42,10 @@ pub use service::{FREE_PORT, Service};
 pub use sqs::consumer::SqsConsumer;
 pub use sqs::emulator::Emulator;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
+
+use tollgate_proto::v1::HandlerStatus;
 
 /// Stamps a test for each store; the functions are given its kind.
 #[macro_export]
@@ -90,4 +93,20 @@ pub async fn wait_for<T>(what: &str, seconds: u64, mut look: impl AsyncFnMut() -
         assert!(Instant::now() < end, "{what}: not within {seconds} s");
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
+}
+
+/// Waits until exactly the handlers of these ids own every queue shard, and go on so. `status` is asked again and again.
+pub async fn lasting_shares(ids: &BTreeSet<String>, mut status: impl AsyncFnMut() -> HandlerStatus) {
+    let mut last = (Vec::new(), Instant::now());
+    wait_for("a lasting share of the shards for each process", 40, async || {
+        let status = status().await;
+        if status.shards != last.0 {
+            last = (status.shards, Instant::now());
+        }
+        let owners: BTreeSet<String> = last.0.iter().map(|shard| shard.owner.clone()).collect();
+        let settled = owners == *ids && status.silent_handlers.is_empty();
+        // Twice as long as the slowest of them needs for a look at the others.
+        (settled && last.1.elapsed() > Duration::from_millis(2_500)).then_some(())
+    })
+    .await;
 }
