@@ -1,7 +1,6 @@
 //! TLS and client certificates, with an authority that each test makes for itself.
 
 use std::path::Path;
-use std::time::Duration;
 
 use chrono::Datelike as _;
 use rcgen::{
@@ -141,7 +140,7 @@ async fn the_port_speaks_tls_and_takes_a_new_certificate_up() {
         .await;
     assert_eq!(status(&ca).code, 1, "the old one is still shown");
     let mut handler = EventHandlerServiceClient::new(wire(open, Some(&format!("Bearer {admin}"))));
-    handler.get_handler_status(tollgate_proto::v1::GetHandlerStatusRequest::default()).await.unwrap();
+    handler.get_handler_status(GetHandlerStatusRequest::default()).await.unwrap();
     let metrics = || {
         let (code, text) =
             curl(&["--cacert", &other.path("ca.pem"), "-H", &bearer, &format!("{}/metrics", served.url())]);
