@@ -39,6 +39,7 @@ mod main_job;
 mod many;
 mod metrics;
 mod mistakes;
+mod more_shards;
 mod neighbours;
 mod open_files;
 mod operation_files;

@@ -36,7 +36,7 @@ pub use self::exclusion::Exclusion;
 pub use self::field::plain_list;
 pub use self::launch::LaunchClass;
 pub use self::notice::{News, Notice, ScheduleNews, message_id, message_ids};
-pub use self::placement::{home, put_under, shard_of, shards_to_tell};
+pub use self::placement::{Layout, SHARDS_MAX, home, put_under, shard_of, shards_to_tell};
 pub use self::sources::Fires;
 pub use self::written::{Dates, Shape, Weekday, Written};
 

@@ -342,6 +342,12 @@ fn names_are_read_strictly() {
     let (namespace, shard, id) = names::run("name", run).unwrap();
     assert_eq!((namespace.as_str(), shard), ("a", 0x3f));
     assert_eq!(names::of_run("a", shard, id), run);
+    // Shards that were added have a digit more from 256 on, and one run has one name.
+    for shard in [255, 256, 1_023] {
+        let name = names::of_run("a", shard, id);
+        assert_eq!(names::run("name", &name), Ok(("a".to_owned(), shard, id)), "{name}");
+        assert!(names::run("name", &name.replacen("runs/", "runs/0", 1)).is_err(), "{name}");
+    }
     for text in [
         run.replace("3f", "3F"),
         run.replace("3f-", "03f-"),

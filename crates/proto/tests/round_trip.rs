@@ -281,7 +281,7 @@ fn schedules() -> impl Strategy<Value = Schedule> {
                     payload,
                     policy: policy.map(str::to_owned),
                     policy_uid: policy.map(|_| Uuid::from_u128(uid ^ 1)),
-                    policy_shard: None,
+                    shard: None,
                     key: (uid % 2 == 0).then(|| "acmé".to_owned()),
                     key_label: None,
                     units: 1 + u32::from(priority) * 111,

@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use crate::Installation;
+use crate::layout::ShardCount;
 
 /// How many queue shards a new installation has.
 const SHARDS: u16 = 64;
@@ -26,5 +27,18 @@ impl Installation {
         let shards = u16::try_from(shards).ok().filter(|shards| *shards > 0)?;
         let readable = secret.len() == SECRET_BYTES || secret.starts_with(SEALED);
         readable.then_some(Self { id, secret, shards })
+    }
+
+    /// As [`Installation::read`], and how many queue shards there are by now.
+    pub(crate) fn with_count(
+        id: Uuid,
+        secret: Vec<u8>,
+        shards: i32,
+        now: &[i32],
+    ) -> Option<(Self, ShardCount)> {
+        let installation = Self::read(id, secret, shards)?;
+        let count = ShardCount::new(installation.shards);
+        count.learn(now);
+        Some((installation, count))
     }
 }

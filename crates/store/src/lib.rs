@@ -13,6 +13,7 @@
 //! - [`seal`]: rows that hold secrets; [`quota`]: counts.
 //! - [`revision`]: revisions of resources, by which callers number their changes.
 //! - [`keys`]: API keys.
+//! - [`layout`]: how many queue shards there are.
 //! - [`alert`]: who is told of what is wrong.
 //! - [`calendar`]: dates under a name, and which schedules go by them.
 //! - [`columns`]: a row said once, for both drivers.
@@ -47,6 +48,7 @@ pub mod handle;
 pub mod history;
 pub mod items;
 pub mod keys;
+pub mod layout;
 pub mod listing;
 pub mod look_up;
 pub mod minutes;
@@ -72,7 +74,7 @@ pub struct Installation {
     pub id: Uuid,
     /// Key of the event ids' seals, as it is stored: 32 bytes in clear, or an envelope of `tollgate-secrets`.
     pub secret: Vec<u8>,
-    /// How many queue shards there are.
+    /// How many queue shards it had at first: [`layout`] says how many there are.
     pub shards: u16,
 }
 
@@ -100,6 +102,7 @@ pub trait Store:
     + history::RetentionStore
     + look_up::LookUpStore
     + keys::KeyStore
+    + layout::LayoutStore
     + quota::QuotaStore
     + revision::RevisionStore
     + seal::SealStore

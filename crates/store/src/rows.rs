@@ -39,7 +39,7 @@ pub(crate) use emit::{
 pub(crate) use ended::{EndedPage, EndedRecord, SPAN};
 pub(crate) use handle::{
     BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, PolicyBody, ScheduleBody,
-    ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, read_spec, shard_keys,
+    ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, pause, read_spec,
 };
 pub(crate) use items::{ItemPageRow, SubmissionRow, stored_items, take_payload, with_payload};
 pub(crate) use key::KeyRecord;

@@ -23,8 +23,8 @@ use std::sync::Arc;
 /// Launches what follows.
 pub struct Follower {
     store: Arc<dyn FollowStore>,
-    /// How many queue shards there are.
-    shards: u16,
+    /// By how many queue shards homes are computed that nobody wrote down.
+    base: u16,
     clock: Clock,
     wake: Wake,
     late_after_us: i64,
@@ -42,16 +42,16 @@ struct Launch {
 }
 
 impl Follower {
-    /// A follower over this store, which has so many queue shards. What follows an end that is longer ago than `late_after_us`
-    /// has been missed, and is for its schedule's catch-up rule to decide.
+    /// A follower over this store, whose installation had so many queue shards at first. What follows an end that is longer ago
+    /// than `late_after_us` has been missed, and is for its schedule's catch-up rule to decide.
     pub fn new(
-        (store, shards): (Arc<dyn FollowStore>, u16),
+        (store, base): (Arc<dyn FollowStore>, u16),
         clock: Clock,
         wake: Wake,
         late_after_us: i64,
         metrics: Metrics,
     ) -> Self {
-        Self { store, shards, clock, wake, late_after_us, metrics }
+        Self { store, base, clock, wake, late_after_us, metrics }
     }
 
     /// The schedules that the ends name, by namespace and id.
@@ -84,7 +84,7 @@ impl Follower {
             let next = named.as_ref().and_then(|named| schedules.get(named));
             let decided = {
                 let mut judge = Judge::new(self.clock.wall_us(), self.late_after_us);
-                follow(end, next, self.shards, &mut judge)
+                follow(end, next, self.base, &mut judge)
             };
             if let Some(next) = next
                 && let Some(launch_us) =
@@ -118,7 +118,7 @@ impl Follower {
     ) -> Result<Option<i64>, StoreError> {
         let mut shards = next.former_homes.clone();
         if !is_to_be || end.of.root.is_some() {
-            shards.push(home(next, self.shards));
+            shards.push(home(next, self.base));
         }
         self.store.launch_of(&shards, end.next_run(next.uid)).await
     }

@@ -2,7 +2,7 @@
 
 mod wire;
 
-use tollgate_auth::{Access, Aim, EventRefusal, NamedId};
+use tollgate_auth::{Access, Aim};
 use tollgate_core::handle::change::{Outcome, TokenState};
 use tollgate_core::handle::control::Message;
 use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
@@ -46,32 +46,6 @@ pub(crate) enum Released {
 }
 
 impl Shared {
-    /// Which event a caller means by a name or bare id. Errors repeat the caller's own text, and never more of an id than
-    /// that.
-    pub(crate) fn address(
-        &self,
-        (access, aim): (&Access, Aim),
-        field: &str,
-        name: &str,
-    ) -> Result<Addressed, Released> {
-        let named = access.event(field, name, aim).map_err(|refusal| match refusal {
-            EventRefusal::Name(error) => Released::Invalid(vec![error]),
-            EventRefusal::Foreign(status) => Released::Denied(status),
-        })?;
-        let (event, by_key) = match named.id {
-            NamedId::Event(event) => (event, true),
-            NamedId::Given(id) => {
-                let unknown =
-                    |error| Released::Unknown(format!("{field}: {name:?} is not an event: {error}"));
-                (self.keyring.open(&id).map_err(unknown)?, false)
-            }
-        };
-        if event.shard >= self.shards {
-            return Err(Released::Unknown(format!("{field}: {name:?} is not an event of this installation")));
-        }
-        Ok(Addressed { event, namespace: named.namespace, by_key })
-    }
-
     /// The name by which another process knows what a caller has addressed; none where that is what the caller gave.
     fn completed(&self, at: &Addressed) -> Option<String> {
         let id = at.by_key.then(|| self.keyring.id(at.event))?;
@@ -82,12 +56,12 @@ impl Shared {
     }
 
     /// What a release asks for.
-    pub(crate) fn understand(
+    pub(crate) async fn understand(
         &self,
         access: &Access,
         request: &v1::ReleaseTokenRequest,
     ) -> Result<(Addressed, Release), Released> {
-        let at = self.address((access, Aim::Release), "name", &request.name)?;
+        let at = self.address((access, Aim::Release), "name", &request.name).await?;
         let mut release = convert::event::release_to_core("", request, (at.event.run, at.event.index))
             .map_err(Released::Invalid)?;
         let sealed = self.seal_result(at.event, &mut release);
@@ -109,7 +83,7 @@ impl Shared {
         parent: Option<Traceparent>,
     ) -> Released {
         let event = || {
-            let at = self.address((access, Aim::Release), "name", &request.name).ok()?;
+            let at = self.named_event((access, Aim::Release), "name", &request.name).ok()?;
             Some((at.event, request.attempt))
         };
         let watch = self.options.metrics.release(&self.clock).about(parent, event);
@@ -123,7 +97,7 @@ impl Shared {
         access: &Access,
         mut request: v1::ReleaseTokenRequest,
     ) -> Result<Released, Released> {
-        let (at, release) = self.understand(access, &request)?;
+        let (at, release) = self.understand(access, &request).await?;
         let _room = self.result_rooms.take(&at, &release).await;
         if let Some(completed) = self.completed(&at) {
             request.name = completed;
@@ -308,7 +282,7 @@ impl Shared {
     }
 
     /// What a heartbeat asks for: the event, and the time to live.
-    pub(crate) fn understand_extend(
+    pub(crate) async fn understand_extend(
         &self,
         access: &Access,
         request: &v1::ExtendTokenRequest,
@@ -319,7 +293,7 @@ impl Shared {
                 FieldError::new("attempt", 0, "at least 1, or nothing for the attempt in flight").into()
             );
         }
-        let at = self.address((access, Aim::Release), "name", &request.name);
+        let at = self.address((access, Aim::Release), "name", &request.name).await;
         Ok((at.map_err(Released::into_status)?, ttl_ms))
     }
 
@@ -329,7 +303,7 @@ impl Shared {
         access: &Access,
         mut request: v1::ExtendTokenRequest,
     ) -> Result<v1::ExtendTokenResponse, Status> {
-        let (at, ttl_ms) = self.understand_extend(access, &request)?;
+        let (at, ttl_ms) = self.understand_extend(access, &request).await?;
         if let Some(completed) = self.completed(&at) {
             request.name = completed;
         }

@@ -104,7 +104,7 @@ mod tests {
     async fn one_namespace_leaves_turns_to_another_and_nobody_waits_for_ever() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}/t.db", folder.path().display());
-        let stores = Stores::of(tollgate_store::open(&url, 1).await.unwrap()).await.unwrap();
+        let stores = Stores::of(tollgate_store::open(&url, 1).await.unwrap());
         let bypass = Bypass::with_patience(&stores, Duration::from_millis(50));
         let mut taken = Vec::new();
         for namespace in ["a", "b"] {

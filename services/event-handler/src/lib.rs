@@ -8,6 +8,7 @@
 //! ([`trust`]); one commit is under way per shard; an owner that has lost its shard drops its memory. The handler never reads
 //! schedules ([`stores`]).
 
+mod addresses;
 mod alerts;
 mod answers;
 mod attempts;
@@ -49,6 +50,7 @@ use tollgate_metrics::sample::HandlerSample;
 use tollgate_secrets::Keys;
 use tollgate_service::follow::Follow;
 use tollgate_store::handle::HandleStore;
+use tollgate_store::layout::ShardCount;
 use tollgate_store::look_up::LookUpStore;
 use tollgate_target::{ListClient, Post, Targets};
 
@@ -145,7 +147,8 @@ pub(crate) struct Shared {
     pub(crate) options: Arc<Options>,
     /// This process, made anew at every start.
     pub(crate) process: String,
-    pub(crate) shards: u16,
+    /// How many queue shards there are.
+    pub(crate) shards: ShardCount,
     pub(crate) trust: Trust,
     /// This process is about to end.
     pub(crate) leaving: CancellationToken,
@@ -212,7 +215,7 @@ impl EventHandler {
             peers,
             options: Arc::new(options),
             process,
-            shards: stores.shards,
+            shards: stores.shards.clone(),
             trust,
             leaving: CancellationToken::new(),
             reports: TaskTracker::new(),

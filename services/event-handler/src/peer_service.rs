@@ -64,7 +64,7 @@ impl HandlerPeerService for PeerService {
         request: Request<v1::ForwardReleasesRequest>,
     ) -> Result<Response<v1::ForwardReleasesResponse>, Status> {
         let all = request.into_inner().releases.into_iter().map(|request| async move {
-            let replied = match self.shared.understand(&Access::Open, &request) {
+            let replied = match self.shared.understand(&Access::Open, &request).await {
                 Ok((at, release)) => self.shared.release_here(&at, &release).await,
                 // The caller has understood it, so this process is another version: the caller finds another way.
                 Err(_) => None,
@@ -80,7 +80,7 @@ impl HandlerPeerService for PeerService {
         request: Request<v1::ForwardExtendRequest>,
     ) -> Result<Response<v1::ForwardExtendResponse>, Status> {
         let extend = request.into_inner().extend.unwrap_or_default();
-        let (at, ttl_ms) = self.shared.understand_extend(&Access::Open, &extend)?;
+        let (at, ttl_ms) = self.shared.understand_extend(&Access::Open, &extend).await?;
         Ok(Response::new(extended_to_wire(self.shared.extend_here(&at, extend.attempt, ttl_ms).await)))
     }
 
@@ -89,7 +89,7 @@ impl HandlerPeerService for PeerService {
         request: Request<v1::ForwardExplainRequest>,
     ) -> Result<Response<v1::ForwardExplainResponse>, Status> {
         let name = request.into_inner().name;
-        let at = self.shared.address((&Access::Open, Aim::Read), "name", &name);
+        let at = self.shared.address((&Access::Open, Aim::Read), "name", &name).await;
         let explanation = self.shared.explain_here(&name, &at.map_err(Released::into_status)?).await?;
         Ok(Response::new(v1::ForwardExplainResponse { explanation }))
     }

@@ -189,17 +189,19 @@ impl Peers {
     }
 
     /// Reads anew who owns what. Of many callers at once, one reads for all.
-    async fn refresh(&self) {
+    pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
         let asked = instant_now();
         let mut refreshed = self.shared.refreshed.lock().await;
         if refreshed.is_some_and(|began| began >= asked) {
-            return;
+            return Ok(());
         }
         let began = instant_now();
-        match self.read(&*self.shared.asked).await {
+        let read = self.read(&*self.shared.asked).await;
+        match &read {
             Ok(()) => *refreshed = Some(began),
             Err(error) => tracing::debug!(%error, "the owners of the queue shards cannot be read"),
         }
+        read
     }
 
     /// Tells all others to look who is to own what. Returns at once.

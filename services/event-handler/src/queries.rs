@@ -69,7 +69,7 @@ impl Shared {
     }
 
     async fn find_run_by_id(&self, namespace: &str, shard: u16, id: RunId) -> Result<Option<Run>, Status> {
-        if shard >= self.shards {
+        if !self.has_shard(shard).await? {
             return Ok(None);
         }
         let runs = self.people.runs(shard, &[id]).await.map_err(store_status)?;

@@ -47,13 +47,20 @@ impl HandlerService {
 
     async fn pause_all(&self, pause: Option<Pause>) -> Result<v1::DispatchState, Status> {
         let id = later_than(self.shared.pause_order().await);
-        let shards: Vec<u16> = (0..self.shared.shards).collect();
-        for shard in &shards {
-            let message = Message { id, control: Control::PauseShard { pause: pause.clone() } };
-            // Not as people: an order to stop everything does not wait for those who look.
-            self.shared.store.post(*shard, &[message]).await.map_err(store_status)?;
+        let (mut all, mut told) = (0, 0);
+        loop {
+            // Who adds shards pauses them as the others are. What is added before these have heard of it is told like them.
+            self.shared.store.leases().await.map_err(store_status)?;
+            let shards: Vec<u16> = (all..self.shared.shards.now()).collect();
+            let Some(last) = shards.last() else { break };
+            all = last + 1;
+            for shard in &shards {
+                let message = Message { id, control: Control::PauseShard { pause: pause.clone() } };
+                // Not as people: an order to stop everything does not wait for those who look.
+                self.shared.store.post(*shard, &[message]).await.map_err(store_status)?;
+            }
+            told += self.shared.sync(&shards).await;
         }
-        let told = self.shared.sync(&shards).await;
         Ok(v1::DispatchState {
             pause: pause.map(|p| v1::Pause {
                 reason: p.reason,
@@ -193,7 +200,8 @@ impl EventHandlerService for HandlerService {
     async fn get_event(&self, request: Request<v1::GetEventRequest>) -> Result<Response<v1::Event>, Status> {
         let access = admitted(&request)?;
         let name = request.into_inner().name;
-        let at = self.shared.address((&access, Aim::Read), "name", &name).map_err(Released::into_status)?;
+        let at =
+            self.shared.address((&access, Aim::Read), "name", &name).await.map_err(Released::into_status)?;
         let event = self.shared.find_event(&name, &at).await?;
         Ok(Response::new(redact::event(&access, event)))
     }
@@ -307,7 +315,7 @@ impl EventHandlerService for HandlerService {
         }
         let mut indexes = Vec::with_capacity(request.events.len());
         for name in &request.events {
-            let at = self.shared.address((&access, Aim::Read), "events", name);
+            let at = self.shared.address((&access, Aim::Read), "events", name).await;
             let event = at.map_err(Released::into_status)?.event;
             if (event.run, event.shard) != (run.id, run.shard) {
                 return Err(FieldError::new("events", name, format!("an event of {}", request.parent)).into());
@@ -340,7 +348,8 @@ impl EventHandlerService for HandlerService {
     ) -> Result<Response<v1::Explanation>, Status> {
         let access = admitted(&request)?;
         let name = request.into_inner().name;
-        let at = self.shared.address((&access, Aim::Read), "name", &name).map_err(Released::into_status)?;
+        let at =
+            self.shared.address((&access, Aim::Read), "name", &name).await.map_err(Released::into_status)?;
         let told = self.shared.explain(&name, &at).await?;
         Ok(Response::new(redact::explanation(&access, told)))
     }

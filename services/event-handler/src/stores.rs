@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use tollgate_store::handle::HandleStore;
+use tollgate_store::layout::ShardCount;
 use tollgate_store::look_up::LookUpStore;
-use tollgate_store::{Asker, Store, StoreError};
+use tollgate_store::{Asker, Store};
 
 /// A store as the handler sees it; cheap to clone.
 #[derive(Clone)]
@@ -19,17 +20,16 @@ pub struct Stores {
     /// For people, who wait for people alone.
     pub(crate) people: Arc<dyn LookUpStore>,
     /// How many queue shards there are.
-    pub(crate) shards: u16,
+    pub(crate) shards: ShardCount,
 }
 
 impl Stores {
     /// The parts of this store.
     ///
-    /// # Errors
-    /// What the store says when asked for the installation.
-    pub async fn of(store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        let shards = store.installation().await?.shards;
+    #[must_use]
+    pub fn of(store: Arc<dyn Store>) -> Self {
+        let shards = store.shard_count();
         let (consumers, people) = (store.on_behalf_of(Asker::Consumers), store.on_behalf_of(Asker::People));
-        Ok(Self { roles: store, consumers, people, shards })
+        Self { roles: store, consumers, people, shards }
     }
 }

@@ -61,7 +61,7 @@ async fn start(store: Arc<dyn Store>) -> World {
     );
     let options = Options { exclusive_store: true, poll_ms: 50, lease_ttl_ms: 600, ..Options::default() };
     let secret = store.installation().await.unwrap().secret.try_into().unwrap();
-    let stores = Stores::of(store.clone()).await.unwrap();
+    let stores = Stores::of(store.clone());
     let peers = Peers::new(&stores, secret, ClientTlsConfig::new());
     let (waker, shards) = (peers.clone(), store.installation().await.unwrap().shards);
     let wake: Wake = Arc::new(move |shard| waker.wake(shard));
@@ -166,7 +166,7 @@ fn schedule(policy: &Policy, address: SocketAddr) -> Schedule {
         payload: Payload::of("{\"x\":1}"),
         policy: Some(policy.id.clone()),
         policy_uid: Some(policy.uid),
-        policy_shard: None,
+        shard: None,
         key: None,
         key_label: None,
         units: 1,

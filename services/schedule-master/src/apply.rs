@@ -249,7 +249,7 @@ impl ScheduleMaster {
         let new_namespaces = self.new_namespaces(&given).await;
         let mut plan = self.judge(given, &actor, &mut refusals, progress).await?;
         let notes = std::mem::take(&mut plan.notes);
-        plan.note_results(self.inner.shards);
+        plan.note_results(self.inner.base);
         let mut response =
             v1::ApplyResourcesResponse { unchanged_count: plan.unchanged(), ..Default::default() };
         outdated.into_iter().for_each(|reference| revised::outdated(reference, &mut response));

@@ -181,7 +181,7 @@ impl ScheduleMaster {
             progress.add(chunk.len());
             *done = next;
         }
-        self.wake(home(schedule, self.inner.shards));
+        self.wake(home(schedule, self.inner.base));
         Ok(true)
     }
 

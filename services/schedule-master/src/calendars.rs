@@ -54,7 +54,7 @@ struct Users {
 }
 
 impl Users {
-    fn add(&mut self, before: Schedule, wanted: &Calendar, at_us: i64, now_us: i64, shards: u16) {
+    fn add(&mut self, before: Schedule, wanted: &Calendar, at_us: i64, now_us: i64, base: u16) {
         let mut after = before.clone();
         after.timing.take_dates(|id| Some(wanted).filter(|calendar| calendar.id == id));
         let dates = after.timing.exclude.len();
@@ -82,7 +82,7 @@ impl Users {
         }
         self.bytes += after.payload.bytes() + DATE_BYTES * dates;
         let at_us = at_us.max(before.updated_us + 1);
-        self.changes.push(plan::Change::to(Some(before), after, plan, at_us, shards));
+        self.changes.push(plan::Change::to(Some(before), after, plan, at_us, base));
     }
 
     /// Why the dates may not be changed so.
@@ -280,7 +280,7 @@ impl ScheduleMaster {
             for page in ids.chunks(PAGE) {
                 let schedules = self.store().schedules(&wanted.namespace, page).await.map_err(status)?;
                 for schedule in schedules {
-                    users.add(schedule, wanted, at_us, self.now_us(), self.inner.shards);
+                    users.add(schedule, wanted, at_us, self.now_us(), self.inner.base);
                     if users.bytes > BYTES_MAX {
                         return Ok(users);
                     }

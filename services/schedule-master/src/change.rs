@@ -79,8 +79,8 @@ pub(crate) enum Change {
 
 impl Change {
     /// The change of a schedule from `before` to `after`.
-    pub(crate) fn to(before: Option<Schedule>, after: Schedule, plan: Plan, deed: Deed, shards: u16) -> Self {
-        Self::Schedule { made: Box::new(plan::Change::to(before, after, plan, deed.at_us, shards)), deed }
+    pub(crate) fn to(before: Option<Schedule>, after: Schedule, plan: Plan, deed: Deed, base: u16) -> Self {
+        Self::Schedule { made: Box::new(plan::Change::to(before, after, plan, deed.at_us, base)), deed }
     }
 
     /// The deletion of a schedule.
@@ -112,16 +112,16 @@ impl Change {
     }
 
     /// What queue shards must hear of it, where no window that ends after `until_us` is open when it is committed.
-    pub(crate) fn notices(&self, until_us: i64, shards: u16) -> Vec<Notice> {
+    pub(crate) fn notices(&self, until_us: i64, base: u16) -> Vec<Notice> {
         match self {
             Self::Policy { notice, .. } => vec![Notice::clone(notice)],
-            _ => self.made().iter().filter_map(|made| made.notice(until_us, shards)).collect(),
+            _ => self.made().iter().filter_map(|made| made.notice(until_us, base)).collect(),
         }
     }
 
     /// What the audit log says of it.
-    pub(crate) fn audit(&self, audit_id: impl Fn(i64) -> Uuid, shards: u16) -> Option<Audit> {
-        Some(match self.write(audit_id, shards)? {
+    pub(crate) fn audit(&self, audit_id: impl Fn(i64) -> Uuid, base: u16) -> Option<Audit> {
+        Some(match self.write(audit_id, base)? {
             PlanWrite::PutSchedule { audit, .. }
             | PlanWrite::DeleteSchedule { audit, .. }
             | PlanWrite::PutPolicy { audit, .. }
@@ -136,17 +136,17 @@ impl Change {
     }
 
     /// What the store has to write.
-    pub(crate) fn write(&self, audit_id: impl Fn(i64) -> Uuid, shards: u16) -> Option<PlanWrite> {
+    pub(crate) fn write(&self, audit_id: impl Fn(i64) -> Uuid, base: u16) -> Option<PlanWrite> {
         let (made, deed) = match self {
             Self::Schedule { made, deed } => (made, deed),
             Self::Policy { write, .. } | Self::Alert { write, .. } => return Some(PlanWrite::clone(write)),
             Self::Calendar { write, users, deed, .. } => {
-                return Some(with_users(PlanWrite::clone(write), users, deed, &audit_id, shards));
+                return Some(with_users(PlanWrite::clone(write), users, deed, &audit_id, base));
             }
         };
         let plan::Change { before, after, .. } = made.as_ref();
         let schedule = made.schedule()?;
-        let placed = |schedule| (schedule, shards_to_tell(schedule, shards));
+        let placed = |schedule| (schedule, shards_to_tell(schedule, base));
         let sides = (before.as_ref().map(placed), after.as_ref().map(|(after, _)| placed(after)));
         let named = (schedule.namespace.as_str(), schedule.id.as_str());
         let audit = audit::of_schedule(audit_id(deed.at_us), deed, sides.0, sides.1, named);
@@ -155,7 +155,7 @@ impl Change {
                 schedule: Box::new(after.clone()),
                 expected_generation: before.as_ref().map(|before| before.generation),
                 children: plan.children().to_vec(),
-                shard: home(after, shards),
+                shard: home(after, base),
                 audit,
             },
             None => PlanWrite::DeleteSchedule {
@@ -174,12 +174,12 @@ fn with_users(
     changes: &[plan::Change],
     deed: &Deed,
     audit_id: impl Fn(i64) -> Uuid,
-    shards: u16,
+    base: u16,
 ) -> PlanWrite {
     if let PlanWrite::PutCalendar { calendar, users, .. } = &mut write {
         let of_change = |change: &plan::Change| {
             let (before, (after, _)) = change.before.as_ref().zip(change.after.as_ref())?;
-            let placed = |schedule| Some((schedule, shards_to_tell(schedule, shards)));
+            let placed = |schedule| Some((schedule, shards_to_tell(schedule, base)));
             let named = (after.namespace.as_str(), after.id.as_str());
             let deed = Deed { at_us: change.at_us, ..deed.clone() };
             let mut audit =
@@ -188,7 +188,7 @@ fn with_users(
             Some(CalendarUser {
                 schedule: Box::new(after.clone()),
                 expected_generation: before.generation,
-                shard: home(after, shards),
+                shard: home(after, base),
                 audit,
             })
         };

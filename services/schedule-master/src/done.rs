@@ -106,7 +106,7 @@ impl ScheduleMaster {
         if self.admit_notices(&schedule.namespace).is_err() {
             return Ok(true);
         }
-        let shards = shards_to_tell(schedule, self.inner.shards);
+        let shards = shards_to_tell(schedule, self.inner.base);
         self.store().is_unheard(schedule.uid, &shards).await
     }
 

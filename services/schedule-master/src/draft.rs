@@ -137,7 +137,7 @@ impl ScheduleMaster {
                     }
                 }
                 let found = found.map(|policy| (policy.uid, policy.shard));
-                put_under(&mut draft.schedule, found, self.inner.shards);
+                put_under(&mut draft.schedule, found, stored, self.layout());
                 let links = &mut Links::default();
                 match self.chain_fault(&draft.schedule, stored.is_some(), links).await? {
                     Some(fault) => Err(fault.into()),

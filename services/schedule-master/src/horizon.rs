@@ -32,7 +32,7 @@ impl ScheduleMaster {
         changes: &[&Change],
         revisions: Vec<Revision>,
     ) -> Result<(), StoreError> {
-        let shards = self.inner.shards;
+        let base = self.inner.base;
         let Some(namespace) = changes.iter().find_map(|change| change.namespace()) else { return Ok(()) };
         let _turn = self.turn(namespace).await;
         let mut until_us = self.now_us();
@@ -40,10 +40,9 @@ impl ScheduleMaster {
             let opened_until_us = self.store().frontier().await?.opened_until_us;
             until_us = may_be_open_until_us(opened_until_us, self.now_us());
         }
-        let notices: Vec<Notice> =
-            changes.iter().flat_map(|change| change.notices(until_us, shards)).collect();
+        let notices: Vec<Notice> = changes.iter().flat_map(|change| change.notices(until_us, base)).collect();
         let mut writes: Vec<PlanWrite> =
-            changes.iter().filter_map(|change| change.write(|at_us| self.new_id(at_us), shards)).collect();
+            changes.iter().filter_map(|change| change.write(|at_us| self.new_id(at_us), base)).collect();
         let tell = |notice: &Notice| PlanWrite::Tell { notice: Box::new(notice.clone()) };
         writes.extend(notices.iter().map(tell));
         writes.extend(revisions.into_iter().map(|revision| PlanWrite::Revise { revision }));

@@ -45,10 +45,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use tollgate_clock::Clock;
+use tollgate_core::plan::Layout;
 use tollgate_metrics::Metrics;
 use tollgate_secrets::Keys;
 use tollgate_service::room::Rooms;
 use tollgate_service::wake::Wake;
+use tollgate_store::layout::ShardCount;
 use tollgate_store::plan::MasterStore;
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
@@ -116,8 +118,10 @@ struct Inner {
     clock: Clock,
     wake: Wake,
     options: Options,
-    /// How many queue shards the installation has.
-    shards: u16,
+    /// By how many queue shards homes are computed that nobody wrote down.
+    base: u16,
+    /// How many queue shards there are.
+    shards: ShardCount,
     ids: ids::Ids,
     /// The launch time of the latest manual run, so that two of them never share one.
     manual_us: AtomicI64,
@@ -148,13 +152,14 @@ impl ScheduleMaster {
         wake: Wake,
         options: Options,
     ) -> Result<Self, StoreError> {
-        let shards = store.installation().await?.shards;
+        let (base, shards) = (store.installation().await?.shards, store.shard_count());
         let ids = ids::Ids::default();
         let inner = Inner {
             store,
             clock,
             wake,
             options,
+            base,
             shards,
             ids,
             manual_us: AtomicI64::new(0),
@@ -186,8 +191,13 @@ impl ScheduleMaster {
         self.now_us().max(before_us + 1)
     }
 
+    fn layout(&self) -> Layout {
+        Layout { base: self.inner.base, now: self.inner.shards.now() }
+    }
+
+    /// Where a new root of policies lives.
     fn shard_of(&self, uid: Uuid) -> u16 {
-        shard_of(uid, self.inner.shards)
+        shard_of(uid, self.layout().now)
     }
 
     fn new_id(&self, at_us: i64) -> Uuid {

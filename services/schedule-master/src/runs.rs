@@ -126,7 +126,7 @@ impl ScheduleMaster {
     /// A new run of a schedule as it is now.
     pub(crate) fn run(&self, schedule: &Schedule, launch_us: i64, kind: RunKind, emitted_us: i64) -> Run {
         Run {
-            shard: home(schedule, self.inner.shards),
+            shard: home(schedule, self.inner.base),
             id: RunId::derive(schedule.uid, launch_us),
             schedule_uid: schedule.uid,
             generation: schedule.generation,

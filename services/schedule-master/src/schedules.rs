@@ -123,7 +123,7 @@ impl ScheduleMaster {
         let sealed = self.seal(&mut draft.schedule, None);
         sealed.map_err(|error| sealed_status(&draft.schedule, &error))?;
         let deed = Deed { at_us, actor, action: "create" };
-        let change = Change::to(None, draft.schedule, draft.plan, deed, self.inner.shards);
+        let change = Change::to(None, draft.schedule, draft.plan, deed, self.inner.base);
         let shown = self.show_change(&change)?;
         let _turn = self.admit_schedules(&[(name.namespace.as_str(), 1)].into()).await?;
         if !validate_only {
@@ -173,7 +173,7 @@ impl ScheduleMaster {
             }
             let at_us = self.change_us(stored.updated_us);
             let deed = Deed { at_us, actor: actor.clone(), action: "update" };
-            let change = Change::to(Some(stored), draft.schedule, draft.plan, deed, self.inner.shards);
+            let change = Change::to(Some(stored), draft.schedule, draft.plan, deed, self.inner.base);
             if request.validate_only {
                 return self.show_change(&change).map(|shown| v1::Schedule { warnings, ..shown });
             }
@@ -260,7 +260,7 @@ impl ScheduleMaster {
                 self.write_revisions(revisions).await.map(|()| self.shown(&stored, Some(&plan)))
             } else {
                 let deed = Deed { at_us, actor: actor.clone(), action };
-                let change = Change::to(Some(stored), steered, plan, deed, self.inner.shards);
+                let change = Change::to(Some(stored), steered, plan, deed, self.inner.base);
                 self.make(change, revisions).await
             };
             match made {

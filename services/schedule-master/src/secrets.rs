@@ -95,7 +95,7 @@ async fn pass(store: &dyn Store, keys: &Keys) -> Result<Resealing, StoreError> {
         }
     }
     reseal_alerts(store, keys, &mut done).await?;
-    for shard in 0..store.installation().await?.shards {
+    for shard in 0..store.read_shards().await? {
         reseal_shard(store, keys, shard, &mut done).await?;
         reseal_items(store, keys, shard, &mut done).await?;
         reseal_results(store, keys, shard, &mut done).await?;

@@ -145,7 +145,7 @@ impl ScheduleMaster {
             let begun = StoredSubmission {
                 schedule_uid: schedule.uid,
                 request_id: asked.request_id.clone(),
-                shard: home(schedule, self.inner.shards),
+                shard: home(schedule, self.inner.base),
                 run: id,
                 launch_us,
                 asked: asked.to_compare(),
@@ -194,7 +194,7 @@ impl ScheduleMaster {
                 priority: asked.priority.unwrap_or(schedule.priority),
                 ..self.run(&schedule, complete.launch_us, RunKind::Submitted, self.now_us())
             };
-            if schedule.uid != complete.schedule_uid || home(&schedule, self.inner.shards) != complete.shard {
+            if schedule.uid != complete.schedule_uid || home(&schedule, self.inner.base) != complete.shard {
                 return Err(Status::aborted(
                     "the schedule was deleted, or has moved to another queue shard, since the submission began; submit \
                      it again under another request id",

@@ -74,7 +74,7 @@ async fn a_tree_lives_in_the_queue_shard_of_its_root_with_all_that_is_under_it()
         let stored = world.store.schedule("default", &format!("s{number}")).await.unwrap().unwrap();
         let elsewhere =
             shard_of(stored.policy_uid.unwrap(), world.shards) != u16::try_from(root.shard).unwrap();
-        assert_eq!(stored.policy_shard.is_some(), elsewhere, "{under:?}");
+        assert_eq!(stored.shard.is_some(), elsewhere, "{under:?}");
         assert_eq!(tollgate_core::plan::home(&stored, world.shards), u16::try_from(root.shard).unwrap());
     }
     let gone = delete(&mut world, "root").await.unwrap_err();

@@ -15,7 +15,7 @@ use crate::client::{
 };
 use crate::config::{self, ConfigError, ServeArgs};
 use crate::usage::Usage;
-use crate::{commands, demo, init, key, secrets, serve, shell, times};
+use crate::{commands, demo, init, key, secrets, serve, shell, store, times};
 
 /// Throttled batch triggers. Schedules fire batches of events. Policies bound how many events are in flight, until
 /// consumers say that the work is done.
@@ -44,6 +44,8 @@ enum Command {
     Key(key::KeyArgs),
     /// Create keys that seal secrets at rest, and seal everything stored under a new one
     Secrets(secrets::SecretsArgs),
+    /// Show how many queue shards there are, and add some, directly in the store
+    Store(store::StoreArgs),
     /// Take commands from SQS queues and Kafka topics, and carry them out at a running service
     Commands(Remote<commands::CommandsArgs>),
     /// Print a script that completes commands, flags and names in a shell
@@ -175,6 +177,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Config(args) => show_config(&args).map(|()| ExitCode::SUCCESS),
         Command::Key(args) => key::run(args).map(|()| ExitCode::SUCCESS),
         Command::Secrets(args) => secrets::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Store(args) => store::run(args).map(|()| ExitCode::SUCCESS),
         Command::Commands(remote) => commands::run(&remote.args, &remote.client).map(|()| ExitCode::SUCCESS),
         Command::Completions(args) => shell::completions(&args).map(|()| ExitCode::SUCCESS),
         Command::Man(args) => shell::man(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
@@ -197,6 +200,7 @@ async fn run_remote(command: Command) -> anyhow::Result<()> {
         | Command::Config(_)
         | Command::Key(_)
         | Command::Secrets(_)
+        | Command::Store(_)
         | Command::Commands(_)
         | Command::Completions(_)
         | Command::Man(_)
@@ -343,6 +347,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_done_at_the_store_itself_is_read() {
+        for line in ["store shards", "store shards --to 256 --store sqlite:a -o json"] {
+            Cli::try_parse_from(std::iter::once("tollgate").chain(line.split(' '))).unwrap();
+        }
+    }
+
+    #[test]
     fn workers_and_queues_of_commands_are_named() {
         let queues = "commands -f a.yaml --listen-metrics 127.0.0.1:7412 --server http://a:1 --api-key k";
         let checked = "commands -f commands.yaml --check";
@@ -370,6 +381,8 @@ mod tests {
             "submit nightly a.json --wrapped --key-field x",
             "submit nightly a.json --wrapped --units-field x",
             "secrets",
+            "store",
+            "store shards --to many",
             "commands",
             "commands -f a.yaml --listen-metrics here",
             "apply",

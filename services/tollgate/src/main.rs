@@ -14,6 +14,7 @@ mod key;
 mod secrets;
 mod serve;
 mod shell;
+mod store;
 mod times;
 mod usage;
 

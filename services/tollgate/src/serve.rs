@@ -200,7 +200,7 @@ impl Parts {
         let traces = metrics.traces().clone();
         let mut sources = telemetry::sources(&metrics, &clock, store.clone(), stop.clone());
         let secret = crate::secrets::of_installation(&store, &keys).await?;
-        let stores = Stores::of(store.clone()).await?;
+        let stores = Stores::of(store.clone());
         let peers = Peers::new(&stores, secret, tls::to_others(config)?);
         let wake: Wake = {
             let peers = peers.clone();
@@ -404,9 +404,9 @@ async fn follower(
     (clock, metrics): (Clock, Metrics),
     wake: Wake,
 ) -> anyhow::Result<Arc<dyn Follow>> {
-    let shards = store.installation().await?.shards;
+    let base = store.installation().await?.shards;
     let late_after_us = emitter_options(config).late_after_us();
-    Ok(Arc::new(Follower::new((store.clone(), shards), clock, wake, late_after_us, metrics)))
+    Ok(Arc::new(Follower::new((store.clone(), base), clock, wake, late_after_us, metrics)))
 }
 
 fn emitter_options(config: &ServeConfig) -> tollgate_event_emitter::Options {

@@ -19,14 +19,15 @@ pub enum Next {
     Nothing,
 }
 
-/// What follows `end`, where `next` is the schedule that it names. `shards`: how many queue shards there are.
+/// What follows `end`, where `next` is the schedule that it names. `base`: see
+/// [`Layout`](crate::plan::Layout).
 ///
 /// # Errors
 /// [`PlanError`] where that schedule's timing had to be asked and cannot be read.
 pub fn follow(
     end: &RunEnd,
     next: Option<&Schedule>,
-    shards: u16,
+    base: u16,
     judge: &mut Judge,
 ) -> Result<Next, PlanError> {
     let (Some(on_finish), Some(next)) = (&end.next, next) else { return Ok(Next::Nothing) };
@@ -46,7 +47,7 @@ pub fn follow(
         None => (RunState::first(next), on_finish.events.filter(|_| !has_own).unwrap_or(next.events)),
     };
     Ok(Next::Run(Box::new(Run {
-        shard: home(next, shards),
+        shard: home(next, base),
         id: end.next_run(next.uid),
         schedule_uid: next.uid,
         generation: next.generation,

@@ -47,7 +47,7 @@ pub(crate) fn schedule() -> Schedule {
         payload: Payload::default(),
         policy: None,
         policy_uid: None,
-        policy_shard: None,
+        shard: None,
         key: None,
         key_label: None,
         units: 1,

@@ -176,6 +176,19 @@ mod tests {
     }
 
     #[test]
+    fn the_id_of_an_event_in_the_last_shard_that_may_be_opens_and_fits() {
+        let keys = EventKeyring::new(&[7; 32]);
+        let last = EventRef { shard: 1_023, index: u32::MAX, ..event() };
+        let id = keys.id(last);
+        assert_eq!(keys.open(id.as_str()), Ok(last));
+        assert_eq!(
+            EventId::read_unsealed(EventId::without_seal(id.as_str()).unwrap_or_default()),
+            Some(last)
+        );
+        assert!(id.run().starts_with("3ff-") && id.as_str().len() <= ID_MAX, "{id}");
+    }
+
+    #[test]
     fn an_id_without_its_seal_names_the_event_and_opens_nothing() {
         let keys = EventKeyring::new(&[7; 32]);
         let id = keys.id(event());

@@ -277,9 +277,11 @@ pub struct Schedule {
     pub policy: Option<String>,
     /// Uid of that policy.
     pub policy_uid: Option<Uuid>,
-    /// The queue shard of that policy, where it is another one than its uid says: that of the root of its tree.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy_shard: Option<u16>,
+    /// The queue shard of its runs, where it is another one than its policy's uid, or its own where it has no policy, chooses
+    /// among the shards that the installation had at first. The name in what is stored is of the time when only that of a
+    /// policy was written down.
+    #[serde(default, rename = "policy_shard", skip_serializing_if = "Option::is_none")]
+    pub shard: Option<u16>,
     /// As what its events count where its policy counts by key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,

@@ -19,10 +19,11 @@ pub struct Change {
 }
 
 impl Change {
-    /// The change from `before` to `after`: gives the new generation, its times, and where it lived.
-    pub fn to(before: Option<Schedule>, mut after: Schedule, plan: Plan, at_us: i64, shards: u16) -> Self {
-        let now_home = home(&after, shards);
-        after.former_homes = before.as_ref().map_or_else(Vec::new, |before| shards_to_tell(before, shards));
+    /// The change from `before` to `after`: gives the new generation, its times, and where it lived. `base`: see
+    /// [`super::Layout`].
+    pub fn to(before: Option<Schedule>, mut after: Schedule, plan: Plan, at_us: i64, base: u16) -> Self {
+        let now_home = home(&after, base);
+        after.former_homes = before.as_ref().map_or_else(Vec::new, |before| shards_to_tell(before, base));
         after.former_homes.retain(|shard| *shard != now_home);
         if let Some(before) = &before {
             after.remember_pauses(before, at_us);
@@ -45,7 +46,7 @@ impl Change {
 
     /// What the queue shards must hear of it, where no window that ends after `until_us` is open when it is committed. None
     /// where there is nothing to tell: a new schedule that does not fire before.
-    pub fn notice(&self, until_us: i64, shards: u16) -> Option<Notice> {
+    pub fn notice(&self, until_us: i64, base: u16) -> Option<Notice> {
         let schedule = self.schedule()?;
         if self.before.is_none()
             && let Some((_, plan)) = &self.after
@@ -60,7 +61,7 @@ impl Change {
             namespace: schedule.namespace.clone(),
             id: schedule.id.clone(),
             changed_us: self.at_us,
-            way: shards_to_tell(schedule, shards),
+            way: shards_to_tell(schedule, base),
             is_new: self.before.is_none(),
             news: News::Schedule(ScheduleNews {
                 policy_uid: schedule.policy_uid,

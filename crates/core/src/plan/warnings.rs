@@ -266,7 +266,7 @@ pub(crate) mod tests {
             payload: Payload::default(),
             policy: None,
             policy_uid: None,
-            policy_shard: None,
+            shard: None,
             key: None,
             key_label: None,
             units: 1,

@@ -7,7 +7,7 @@ use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::*;
 use tollgate_core::plan::telling::may_be_open_until_us;
-use tollgate_core::plan::{Change, Notice, Plan, home, put_under, shard_of};
+use tollgate_core::plan::{Change, Layout, Notice, Plan, home, put_under, shard_of};
 use uuid::Uuid;
 
 use crate::check::KEYS;
@@ -284,7 +284,8 @@ impl World {
         let uids: Vec<_> = self.master.policies.keys().copied().collect();
         let policy = self.random.percent(85).then(|| *self.random.pick(&uids).unwrap());
         let placed = policy.map(|uid| (uid, self.master.policies[&uid].shard));
-        put_under(schedule, placed, SHARDS);
+        let before = self.master.schedules.get(&schedule.uid).map(|stored| stored.schedule.clone());
+        put_under(schedule, placed, before.as_ref(), Layout { base: SHARDS, now: SHARDS });
         schedule.policy = schedule.policy_uid.map(|uid| self.master.policies[&uid].id.clone());
     }
 
@@ -439,7 +440,7 @@ fn schedule(number: u128) -> Schedule {
         payload,
         policy: None,
         policy_uid: None,
-        policy_shard: None,
+        shard: None,
         key: None,
         key_label: None,
         units: 1,

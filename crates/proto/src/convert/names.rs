@@ -1,6 +1,7 @@
 //! Decides what a resource name is: `namespaces/{namespace}/{collection}/{id}`.
 
 use tollgate_core::model::RunId;
+use tollgate_core::plan::SHARDS_MAX;
 use uuid::Uuid;
 
 use crate::field::FieldError;
@@ -134,6 +135,12 @@ pub fn to_create(
     Ok(Name { namespace: namespace.to_owned(), id })
 }
 
+/// The queue shard as ids have it: two hexadecimal digits, and three from 256 on. None for any other text.
+pub fn shard(text: &str) -> Option<u16> {
+    let shard = u16::from_str_radix(text, 16).ok().filter(|shard| *shard < SHARDS_MAX)?;
+    (format!("{shard:02x}") == text).then_some(shard)
+}
+
 /// The namespace, queue shard and run in `namespaces/{namespace}/runs/{shard}-{run}`.
 ///
 /// # Errors
@@ -145,7 +152,7 @@ pub fn run(field: &str, text: &str) -> Result<(String, u16, RunId), FieldError> 
             FieldError::new(
                 field,
                 text,
-                "namespaces/{namespace}/runs/{shard}-{run}, shard 2 and run 32 of 0-9a-f",
+                "namespaces/{namespace}/runs/{shard}-{run}, shard 2 or 3 and run 32 of 0-9a-f",
             )
         })
 }
@@ -232,8 +239,8 @@ fn within(field: &str, namespace: &str, text: &str, collection: &str) -> Result<
 fn run_id(text: &str) -> Option<(u16, RunId)> {
     let (shard, run) = text.split_once('-')?;
     let hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    if shard.len() != 2 || run.len() != 32 || !hex(shard) || !hex(run) {
+    if run.len() != 32 || !hex(run) {
         return None;
     }
-    Some((u16::from_str_radix(shard, 16).ok()?, RunId(Uuid::try_parse(run).ok()?)))
+    Some((self::shard(shard)?, RunId(Uuid::try_parse(run).ok()?)))
 }

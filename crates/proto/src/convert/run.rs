@@ -91,10 +91,7 @@ pub fn ids_in_filter(text: &str) -> Result<(Option<u16>, RunId, RunId), FieldErr
     };
     let start = text.strip_suffix('*').ok_or_else(refused)?.to_ascii_lowercase();
     let (shard, start) = match start.split_once('-') {
-        Some((shard, start)) if shard.len() == 2 => {
-            (Some(u16::from_str_radix(shard, 16).map_err(|_| refused())?), start)
-        }
-        Some(_) => return Err(refused()),
+        Some((shard, start)) => (Some(names::shard(shard).ok_or_else(refused)?), start),
         None => (None, start.as_str()),
     };
     let is_hex = start.len() <= 32 && start.bytes().all(|byte| byte.is_ascii_hexdigit());

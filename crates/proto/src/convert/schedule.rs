@@ -76,7 +76,7 @@ pub fn to_core(
         target,
         payload,
         policy_uid: stored.filter(|stored| stored.policy == policy).and_then(|stored| stored.policy_uid),
-        policy_shard: stored.filter(|stored| stored.policy == policy).and_then(|stored| stored.policy_shard),
+        shard: stored.filter(|stored| stored.policy == policy).and_then(|stored| stored.shard),
         policy,
         key: Some(key).filter(|key| !key.is_empty()),
         key_label: Some(message.key_label.clone()).filter(|label| !label.is_empty()),

@@ -17,6 +17,7 @@ use crate::StoreError;
 use crate::history::{
     FailureFilter, HistoryStore, PRUNE_SPARE_US, Pruned, RetentionStore, RunFilter, prunes_specs_of,
 };
+use crate::layout::LayoutStore as _;
 use crate::plan::REQUESTS_KEPT_US;
 use crate::revision::REVISIONS_KEPT_US;
 use crate::rows::{
@@ -49,9 +50,11 @@ impl<D: Driver> HistoryStore for D {
         ask = match (filter.schedule_uid, filter.ids) {
             (uid, _) if filter.is_open() => ask.bind(filter.policy_uid).bind(uid),
             (uid, Some(ids)) => {
-                let all = 0..self.shards();
-                let shards: Vec<i32> =
-                    all.filter(|shard| ids.shard.is_none_or(|of| of == *shard)).map(i32::from).collect();
+                let all = match ids.shard {
+                    Some(shard) => shard..shard.saturating_add(1),
+                    None => 0..self.read_shards().await?,
+                };
+                let shards: Vec<i32> = all.map(i32::from).collect();
                 ask.bind(states.is_empty())
                     .bind(uid)
                     .bind(filter.policy_uid)
@@ -320,7 +323,7 @@ impl<D: Driver> RetentionStore for D {
         let spare_us = now_us.saturating_sub(PRUNE_SPARE_US);
         // Before items, which go with them.
         pruned.other += prune_submissions(self, now_us).await?;
-        let shards = self.shards();
+        let shards = self.shards().now();
         for shard in 0..shards {
             let (events, runs) = self.prune_shard(i32::from(shard), before_us).await?;
             pruned.events += events;

@@ -50,7 +50,7 @@ impl<D: Driver> MinuteStore for D {
             Whose::Namespace(namespace) => (Uuid::nil(), Some(namespace.clone())),
             Whose::All => (Uuid::nil(), None),
         };
-        let shards: Vec<i32> = (0..i32::from(self.shards())).collect();
+        let shards: Vec<i32> = (0..i32::from(self.shards().now())).collect();
         let ask = Ask::new(sql!("minutes_list"))
             .anew()
             .bind(policy)

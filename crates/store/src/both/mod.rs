@@ -15,6 +15,7 @@ mod follow;
 mod history;
 mod items;
 mod keys;
+mod layout;
 mod listing;
 mod minutes;
 mod plan;
@@ -39,6 +40,7 @@ use crate::StoreError;
 use crate::corrupt::Corruption;
 use crate::emit::Checkpoint;
 use crate::failure::Failure;
+use crate::layout::ShardCount;
 use crate::plan::Filter;
 use crate::rows::{MessageRow, RunRow, ScanRow, SkippedRow, Word as _, id_range};
 
@@ -102,7 +104,7 @@ pub(crate) trait Driver: Clone + Send + Sync + 'static {
     fn corruption(&self) -> &Corruption;
 
     /// How many queue shards there are.
-    fn shards(&self) -> u16;
+    fn shards(&self) -> &ShardCount;
 
     /// Before rows that held secrets are replaced.
     fn before_secrets_go(tx: &mut Tx<'_, Self::Database>)

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use super::{Ask, Driver, Whom, only, sql};
 use crate::StoreError;
+use crate::layout::LayoutStore as _;
 use crate::quota::QuotaStore;
 
 #[async_trait]
@@ -16,7 +17,7 @@ impl<D: Driver> QuotaStore for D {
     }
 
     async fn waiting_events(&self, namespace: &str) -> Result<u64, StoreError> {
-        let shards: Vec<i32> = (0..i32::from(self.shards())).collect();
+        let shards: Vec<i32> = (0..i32::from(self.read_shards().await?)).collect();
         // Planned at every call: an index that begins with the shard is right only for few unfinished runs.
         let ask = Ask::new(sql!("runs_waiting")).anew().bind(namespace).set(&shards)?;
         let (count,): (i64,) = only(self.rows(Whom::People, ask).await?)?;

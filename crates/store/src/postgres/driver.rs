@@ -17,6 +17,7 @@ use crate::corrupt::Corruption;
 use crate::emit::Checkpoint;
 use crate::failure::Failure;
 use crate::history::PRUNE_AT_ONCE;
+use crate::layout::ShardCount;
 use crate::rows::{ScanRow, range_rows};
 
 /// A transaction of this driver, for what is written once.
@@ -57,8 +58,8 @@ impl Driver for Postgres {
         &self.corruption
     }
 
-    fn shards(&self) -> u16 {
-        self.installation.shards
+    fn shards(&self) -> &ShardCount {
+        &self.shards
     }
 
     /// Old rows stay until they are vacuumed; nothing that is done here removes them sooner.

@@ -77,6 +77,7 @@ use tollgate_clock::Clock;
 use warm::WarmConnection;
 
 use crate::corrupt::Corruption;
+use crate::layout::ShardCount;
 use crate::line::Line;
 use crate::{Asker, Installation, Store, StoreError};
 
@@ -102,6 +103,7 @@ pub struct Postgres {
     /// Owners' commits that wait.
     line: Arc<Line>,
     installation: Installation,
+    shards: ShardCount,
     corruption: Arc<Corruption>,
 }
 
@@ -114,8 +116,8 @@ impl Postgres {
         let open::Connected { pulse, commits, work, people, has_own_commits } =
             open::connect(url, connections_max).await?;
         let prepared = open::prepare(&work.pool, &work.place, work.pooled).await;
-        let installation = match prepared {
-            Ok(installation) => installation,
+        let (installation, shards) = match prepared {
+            Ok(prepared) => prepared,
             Err(error) => {
                 work.pool.close().await;
                 return Err(error);
@@ -135,6 +137,7 @@ impl Postgres {
             is_distributed,
             line,
             installation,
+            shards,
             corruption,
         };
         store.make_partitions(Clock::system().wall_us()).await?;

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::door::{Backends, PoolDoor, PoolSizes};
 use super::refusal::at_start;
 use crate::handle::Member;
+use crate::layout::ShardCount;
 use crate::rows::MemberRow;
 use crate::{Installation, StoreError};
 
@@ -192,7 +193,11 @@ fn pool(places: u32, options: PgConnectOptions, backends: Arc<Backends>) -> PgPo
 }
 
 /// Brings the schema up to date, and makes what every installation has: its identity and the queue shards.
-pub(super) async fn prepare(pool: &PgPool, place: &str, pooled: bool) -> Result<Installation, StoreError> {
+pub(super) async fn prepare(
+    pool: &PgPool,
+    place: &str,
+    pooled: bool,
+) -> Result<(Installation, ShardCount), StoreError> {
     let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
     let (found, oldest) = schema(pool, pooled).await.map_err(|error| store_error(place, error))?;
     if let Some(found) = found.filter(|found| *found > known) {
@@ -283,7 +288,7 @@ pub(super) fn begin(pooled: bool) -> &'static str {
 }
 
 /// Reads the installation, and makes it first if it is new. Of several processes that try, the first one's stays.
-async fn identify(pool: &PgPool, pooled: bool) -> Result<Option<Installation>, sqlx::Error> {
+async fn identify(pool: &PgPool, pooled: bool) -> Result<Option<(Installation, ShardCount)>, sqlx::Error> {
     let fresh = Installation::fresh();
     let mut transaction = pool.begin_with(begin(pooled)).await?;
     sqlx::query(both_sql!("installation_insert"))
@@ -295,10 +300,12 @@ async fn identify(pool: &PgPool, pooled: bool) -> Result<Option<Installation>, s
     let (id, secret, shards): (Uuid, Vec<u8>, i32) =
         sqlx::query_as(both_sql!("installation_read")).fetch_one(&mut *transaction).await?;
     let shard_ids: Vec<i32> = (0..shards).collect();
-    let insert = sqlx::query(sql!("shards_insert")).bind(Uuid::nil()).bind(shard_ids);
+    let insert = sqlx::query(sql!("shards_insert")).bind(Uuid::nil()).bind(None::<String>).bind(shard_ids);
     insert.execute(&mut *transaction).await?;
+    sqlx::query(both_sql!("layout_insert")).execute(&mut *transaction).await?;
+    let now: Vec<i32> = sqlx::query_scalar(both_sql!("layout_read")).fetch_all(&mut *transaction).await?;
     transaction.commit().await?;
-    Ok(Installation::read(id, secret, shards))
+    Ok(Installation::with_count(id, secret, shards, &now))
 }
 
 /// What an error at the start is to whoever starts it.

@@ -484,14 +484,3 @@ pub(crate) struct SpecKey {
     pub(crate) schedule_uid: Uuid,
     pub(crate) generation: i64,
 }
-
-/// The key of a shard's row.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct ShardKey {
-    shard_id: i32,
-}
-
-/// The keys of all shards.
-pub(crate) fn shard_keys(shards: u16) -> Vec<ShardKey> {
-    (0..i32::from(shards)).map(|shard_id| ShardKey { shard_id }).collect()
-}

@@ -14,6 +14,7 @@ use crate::corrupt::Corruption;
 use crate::emit::Checkpoint;
 use crate::failure::Failure;
 use crate::history::PRUNE_AT_ONCE;
+use crate::layout::ShardCount;
 use crate::rows::{ScanRow, scan_ranges};
 
 /// A transaction of this driver, for what is written once.
@@ -50,8 +51,8 @@ impl Driver for Sqlite {
         &self.corruption
     }
 
-    fn shards(&self) -> u16 {
-        self.installation.shards
+    fn shards(&self) -> &ShardCount {
+        &self.shards
     }
 
     /// What is replaced is overwritten, not only given up.

@@ -50,6 +50,7 @@ use sqlx::SqlitePool;
 use turns::Turns;
 
 use crate::corrupt::Corruption;
+use crate::layout::ShardCount;
 use crate::line::Line;
 use crate::{Asker, Installation, Store, StoreError};
 
@@ -70,6 +71,7 @@ pub struct Sqlite {
     line: Arc<Line>,
     path: PathBuf,
     installation: Installation,
+    shards: ShardCount,
     corruption: Arc<Corruption>,
 }
 
@@ -83,14 +85,14 @@ impl Sqlite {
         let path = open::place(path);
         let lock = open::lock_file(&path)?;
         let writer = open::connect_writer(&path).await?;
-        let installation = match open::prepare(&writer, &path).await {
-            Ok(installation) => installation,
+        let prepared = match open::prepare(&writer, &path).await {
+            Ok(prepared) => prepared,
             Err(error) => {
                 writer.close().await;
                 return Err(error);
             }
         };
-        Self::prepared(path, writer, lock, installation).await
+        Self::prepared(path, writer, lock, prepared).await
     }
 
     /// Opens a database file that another process may have open: for what that process reads anew by itself. Its schema is
@@ -107,7 +109,7 @@ impl Sqlite {
         let path = open::place(path);
         let writer = open::connect_writer(&path).await?;
         match open::prepared(&writer, &path).await {
-            Ok(installation) => Self::prepared(path, writer, None, installation).await,
+            Ok(prepared) => Self::prepared(path, writer, None, prepared).await,
             Err(error) => {
                 writer.close().await;
                 Err(error)
@@ -119,14 +121,14 @@ impl Sqlite {
         path: PathBuf,
         writer: SqlitePool,
         lock: Option<File>,
-        installation: Installation,
+        (installation, shards): (Installation, ShardCount),
     ) -> Result<Self, StoreError> {
         let readers = open::connect_readers(&path, open::READERS).await?;
         let people = open::connect_readers(&path, open::PEOPLE).await?;
         let (lock, corruption) = (Arc::new(Mutex::new(lock)), Arc::default());
         let line = Arc::new(Line::new(1));
         let turns = Turns::default();
-        Ok(Self { writer, turns, readers, people, lock, line, path, installation, corruption })
+        Ok(Self { writer, turns, readers, people, lock, line, path, installation, shards, corruption })
     }
 }
 

@@ -12,7 +12,8 @@ use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use uuid::Uuid;
 
-use crate::rows::{json, shard_keys};
+use crate::layout::ShardCount;
+use crate::rows::json;
 use crate::{Installation, StoreError};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
@@ -209,7 +210,10 @@ fn cannot_open(path: &Path, error: sqlx::Error) -> StoreError {
 }
 
 /// Brings the schema up to date, and makes what every installation has: its identity and the queue shards.
-pub(super) async fn prepare(pool: &SqlitePool, path: &Path) -> Result<Installation, StoreError> {
+pub(super) async fn prepare(
+    pool: &SqlitePool,
+    path: &Path,
+) -> Result<(Installation, ShardCount), StoreError> {
     let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
     let found = schema(pool).await.map_err(|error| store_error(path, error))?;
     if let Some(found) = found.filter(|found| *found > known) {
@@ -221,7 +225,7 @@ pub(super) async fn prepare(pool: &SqlitePool, path: &Path) -> Result<Installati
     } else if found != Some(known) {
         MIGRATIONS.run(pool).await.map_err(|error| migrate_error(path, known, error))?;
     }
-    let shard_ids = json(&shard_keys(Installation::fresh().shards))?;
+    let shard_ids = json(&(0..Installation::fresh().shards).collect::<Vec<_>>())?;
     identify(pool, shard_ids).await.map_err(|error| store_error(path, error))?.ok_or_else(|| {
         StoreError::Corrupt {
             table: "installation",
@@ -233,7 +237,10 @@ pub(super) async fn prepare(pool: &SqlitePool, path: &Path) -> Result<Installati
 }
 
 /// The installation of a database that another process has open and has brought up to date.
-pub(super) async fn prepared(pool: &SqlitePool, path: &Path) -> Result<Installation, StoreError> {
+pub(super) async fn prepared(
+    pool: &SqlitePool,
+    path: &Path,
+) -> Result<(Installation, ShardCount), StoreError> {
     let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
     let found = schema(pool).await.map_err(|error| store_error(path, error))?;
     if found.is_none_or(|found| found < known) {
@@ -250,7 +257,10 @@ async fn schema(pool: &SqlitePool) -> Result<Option<i64>, sqlx::Error> {
 }
 
 /// Reads the installation, and makes it first if it is new.
-async fn identify(pool: &SqlitePool, shard_ids: String) -> Result<Option<Installation>, sqlx::Error> {
+async fn identify(
+    pool: &SqlitePool,
+    shard_ids: String,
+) -> Result<Option<(Installation, ShardCount)>, sqlx::Error> {
     let fresh = Installation::fresh();
     sqlx::query(both_sql!("installation_insert"))
         .bind(fresh.id)
@@ -258,10 +268,13 @@ async fn identify(pool: &SqlitePool, shard_ids: String) -> Result<Option<Install
         .bind(i32::from(fresh.shards))
         .execute(pool)
         .await?;
-    sqlx::query(sql!("shards_insert")).bind(Uuid::nil()).bind(shard_ids).execute(pool).await?;
+    let insert = sqlx::query(sql!("shards_insert")).bind(Uuid::nil()).bind(None::<String>).bind(shard_ids);
+    insert.execute(pool).await?;
+    sqlx::query(both_sql!("layout_insert")).execute(pool).await?;
     let (id, secret, shards): (Uuid, Vec<u8>, i32) =
         sqlx::query_as(both_sql!("installation_read")).fetch_one(pool).await?;
-    Ok(Installation::read(id, secret, shards))
+    let now: Vec<i32> = sqlx::query_scalar(both_sql!("layout_read")).fetch_all(pool).await?;
+    Ok(Installation::with_count(id, secret, shards, &now))
 }
 
 fn migrate_error(path: &Path, known: i64, error: MigrateError) -> StoreError {

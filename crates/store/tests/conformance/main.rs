@@ -30,6 +30,7 @@ mod history;
 mod inbox;
 mod items;
 mod keys;
+mod layout;
 mod listing;
 mod minutes;
 mod neighbours;
@@ -120,6 +121,9 @@ conformance! {
     seal: stored_rows_come_in_pages_and_in_order items_of_schedules_are_replaced_with_the_rest
         secrets_are_replaced_where_nobody_was_faster
         schedules_are_counted_as_far_as_asked events_that_have_not_started_are_counted;
+    layout: shards_are_added_and_all_learn_of_it shards_are_added_once_and_none_is_taken_away
+        shards_are_added_in_the_middle_of_other_writes new_shards_are_paused_as_the_others_are
+        what_lives_in_each_shard_is_counted;
     shard: takeover_race_has_one_winner takeover_of_a_row_that_moved_fails give_up_fences_the_former_owner
         wrong_lease_is_fenced lease_from_oneself_fences_the_one_before
         failed_commit_writes_nothing commits_of_many_shards_at_once_stand_or_fall_alone members_come_and_go;

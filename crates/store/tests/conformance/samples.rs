@@ -41,7 +41,7 @@ pub(crate) fn schedule(id: &str) -> Schedule {
         payload: Payload::of(r#"{"a": [1, "é"]}"#),
         policy: None,
         policy_uid: None,
-        policy_shard: None,
+        shard: None,
         key: Some("acme".to_owned()),
         key_label: Some("tenant".to_owned()),
         units: 2,

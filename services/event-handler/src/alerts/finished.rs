@@ -63,8 +63,10 @@ impl Shared {
             let (runs, reached_us) = pages((from_us, until_us), read).await?;
             Ok((self.named(shard, runs, asked).await?, reached_us))
         };
+        // Shards may have been added: no run of theirs is passed over.
+        self.people.leases().await?;
         let shards: Vec<(Vec<Finished>, i64)> =
-            stream::iter(0..self.shards).map(of_shard).buffered(AT_ONCE).try_collect().await?;
+            stream::iter(0..self.shards.now()).map(of_shard).buffered(AT_ONCE).try_collect().await?;
         let reached_us = shards.iter().map(|(_, reached_us)| *reached_us).min().unwrap_or(until_us);
         Ok((shards.into_iter().flat_map(|(runs, _)| runs).collect(), reached_us))
     }

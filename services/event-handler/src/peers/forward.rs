@@ -57,7 +57,7 @@ impl Peers {
     /// Whether the owner of a shard may be another one than it was thought to be. Reads it from the store.
     pub(crate) async fn has_moved(&self, shard: u16) -> bool {
         let before = self.owner(shard);
-        self.refresh().await;
+        let _read = self.refresh().await;
         let after = self.owner(shard);
         self.routes().owns(shard) || (after.is_some() && after != before)
     }
@@ -111,7 +111,7 @@ impl Peers {
         parent: &str,
         busy_only: bool,
     ) -> Vec<(String, Option<v1::ReadHandlerStatusResponse>)> {
-        self.refresh().await;
+        let _read = self.refresh().await;
         let calls = self.owners().into_iter().map(|(process, peer)| async move {
             let Some(peer) = peer else { return (process, None) };
             let request = v1::ReadHandlerStatusRequest { parent: parent.to_owned(), busy_only };

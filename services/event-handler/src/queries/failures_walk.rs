@@ -187,7 +187,7 @@ impl Shared {
     }
 
     async fn runs_of_place(&self, place: Place) -> Result<Vec<Run>, Status> {
-        if place.shard >= self.shards {
+        if !self.has_shard(place.shard).await? {
             return Ok(Vec::new());
         }
         self.people.runs(place.shard, &[place.run]).await.map_err(store_status)

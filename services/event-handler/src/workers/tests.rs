@@ -16,7 +16,7 @@ async fn desk(clock: &Clock) -> (Desk, tempfile::TempDir) {
     let url = format!("sqlite:{}", folder.path().join("tollgate.db").display());
     let store = tollgate_store::open(&url, 1).await.unwrap();
     let secret = store.installation().await.unwrap().secret.try_into().unwrap();
-    let peers = Peers::new(&Stores::of(store).await.unwrap(), secret, ClientTlsConfig::new());
+    let peers = Peers::new(&Stores::of(store), secret, ClientTlsConfig::new());
     let elsewhere = Elsewhere::new(peers.clone(), "own".to_owned());
     (Desk::new(peers.routes().clone(), clock.clone(), elsewhere), folder)
 }

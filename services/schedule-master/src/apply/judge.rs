@@ -305,10 +305,8 @@ impl ScheduleMaster {
                 return Err(wrong);
             }
         };
-        if draft.schedule.policy.is_some() {
-            let policy = policy.map(|policy| (policy.uid, policy.shard));
-            put_under(&mut draft.schedule, policy, self.inner.shards);
-        }
+        let above = policy.map(|policy| (policy.uid, policy.shard));
+        put_under(&mut draft.schedule, above, stored, self.layout());
         let limits = policy.and_then(|policy| policy.limits.as_ref());
         let too_many = limits.map(|limits| too_many_units(&draft.schedule, opened.as_ref(), limits));
         if let Some(errors) = too_many.filter(|errors| !errors.is_empty()) {
@@ -321,7 +319,7 @@ impl ScheduleMaster {
         }
         self.seal(&mut draft.schedule, stored).map_err(sealed)?;
         let deed = Deed { at_us, actor: actor.clone(), action };
-        let change = Change::to(stored.cloned(), draft.schedule, draft.plan, deed, self.inner.shards);
+        let change = Change::to(stored.cloned(), draft.schedule, draft.plan, deed, self.inner.base);
         let again = is_changing.then(|| Box::new(message.clone()));
         Ok(Some(Planned { again, ..Planned::new(reference, stored.is_none(), change) }))
     }

@@ -21,8 +21,8 @@ impl Planned {
         self.reference.full_name()
     }
 
-    fn outcome(&self, shards: u16) -> v1::ApplyResult {
-        let difference = self.change.audit(|_| Uuid::nil(), shards).filter(|_| !self.is_new).map(|audit| {
+    fn outcome(&self, base: u16) -> v1::ApplyResult {
+        let difference = self.change.audit(|_| Uuid::nil(), base).filter(|_| !self.is_new).map(|audit| {
             let mut difference = audit::to_message(&audit).difference.unwrap_or_default();
             LEFT_OUT.iter().for_each(|key| {
                 difference.fields.remove(*key);
@@ -41,12 +41,12 @@ impl Planned {
 
 impl Planning {
     /// Notes with as many changes as an answer has room for what it will say of them.
-    pub(super) fn note_results(&mut self, shards: u16) {
+    pub(super) fn note_results(&mut self, base: u16) {
         let mut room = RESULTS_MAX_BYTES;
         let all = self.policies.iter_mut().chain(&mut self.calendars);
         let all = all.chain(&mut self.schedules).chain(&mut self.alerts);
         for planned in all.take(RESULTS_MAX) {
-            let result = planned.outcome(shards);
+            let result = planned.outcome(base);
             let Some(left) = room.checked_sub(result.encoded_len()) else { return };
             room = left;
             planned.result = Some(result);

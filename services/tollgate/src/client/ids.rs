@@ -14,8 +14,6 @@ const CHARS_MIN: usize = 4;
 const EVENTS_READ: u32 = 10_000;
 /// The most candidates that are listed.
 const LISTED_MAX: usize = 10;
-/// The characters of a queue shard.
-const SHARD_CHARS: usize = 2;
 /// The characters of a run's own part.
 const RUN_CHARS: usize = 32;
 /// The characters of a whole seal.
@@ -50,7 +48,7 @@ impl<'a> Parts<'a> {
         let index = if index.is_empty() { None } else { Some(index.parse().ok()?) };
         let run = &text[..text.len() - rest.len() - usize::from(index.is_some())].trim_end_matches('-');
         let own = run.rsplit('-').next().unwrap_or_default();
-        let is_shard = shard.is_empty() || shard.len() == SHARD_CHARS;
+        let is_shard = shard.is_empty() || tollgate_proto::convert::names::shard(shard).is_some();
         let known =
             is_shard && is_hex(shard) && is_hex(own) && own.len() <= RUN_CHARS && text.len() >= CHARS_MIN;
         known.then_some(Self { run, index, seal })
@@ -161,11 +159,13 @@ mod tests {
     fn beginnings_of_ids_are_read() {
         let parts = |run: &'static str, index, seal| Some(Parts { run, index, seal });
         assert_eq!(Parts::read("0a-12f3"), parts("0a-12f3", None, ""));
+        assert_eq!(Parts::read("3ff-12f3-7"), parts("3ff-12f3", Some(7), ""), "a shard that was added");
         assert_eq!(Parts::read("12f3"), parts("12f3", None, ""));
         assert_eq!(Parts::read(RUN), parts(RUN, None, ""));
         assert_eq!(Parts::read("0a-12f3-7"), parts("0a-12f3", Some(7), ""));
         assert_eq!(Parts::read("0a-12f3-7-aB_-c"), parts("0a-12f3", Some(7), "aB_-c"));
-        for other in ["12f", "nightly", "0-12f3", "0a-12f3-x", "namespaces/a/events/x", "0a-12F3"] {
+        for other in ["12f", "nightly", "0-12f3", "00a-12f3", "0a-12f3-x", "namespaces/a/events/x", "0a-12F3"]
+        {
             assert_eq!(Parts::read(other), None, "{other}");
         }
         assert!(Parts::read("0a-12f3-7-aB_-cdEfGhI").is_some_and(|parts| parts.is_whole()));

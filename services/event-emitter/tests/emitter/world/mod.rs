@@ -177,7 +177,7 @@ pub(crate) fn schedule(number: u128, zone: &str, triggers: Vec<Trigger>) -> Sche
         payload: Payload::default(),
         policy: None,
         policy_uid: None,
-        policy_shard: None,
+        shard: None,
         key: None,
         key_label: None,
         units: 1,

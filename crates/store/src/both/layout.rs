@@ -1,0 +1,95 @@
+//! How many queue shards there are, and more of them.
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use tollgate_core::handle::change::ShardPause;
+use uuid::Uuid;
+
+use super::{Ask, Driver, Engine, Tx, Whom, own_sql, sql};
+use crate::StoreError;
+use crate::failure::Failure;
+use crate::layout::{LayoutStore, ShardCount, ShardFill, WITH_LAYOUT, judge_count};
+use crate::plan::Audit;
+use crate::rows::{AuditRow, json, pause};
+
+#[async_trait]
+impl<D: Driver> LayoutStore for D {
+    fn shard_count(&self) -> ShardCount {
+        self.shards().clone()
+    }
+
+    async fn read_shards(&self) -> Result<u16, StoreError> {
+        let rows: Vec<(i32,)> = self.rows(Whom::Roles, Ask::new(sql!("layout_read"))).await?;
+        Ok(self.shards().learn(&rows.into_iter().map(|(shards,)| shards).collect::<Vec<_>>()))
+    }
+
+    async fn add_shards(&self, to: u16, audit: Audit) -> Result<u16, StoreError> {
+        let (at_us, audit) = (audit.at_us, AuditRow::new(&audit)?);
+        let before = self
+            .run_tx(Whom::People, "add_shards", move |mut tx| {
+                let audit = audit.clone();
+                async move { add(&mut tx, to, at_us, audit).await }.boxed()
+            })
+            .await?;
+        self.read_shards().await?;
+        Ok(before)
+    }
+
+    async fn shard_fill(&self) -> Result<Vec<ShardFill>, StoreError> {
+        let shards: Vec<i32> = (0..i32::from(self.read_shards().await?)).collect();
+        let mut all = vec![ShardFill::default(); shards.len()];
+        let policies = Ask::new(sql!("fill_policies")).anew();
+        let schedules = Ask::new(sql!("fill_schedules")).anew();
+        let runs = Ask::new(sql!("fill_runs")).anew().set(&shards)?;
+        fill(&mut all, self.rows(Whom::People, policies).await?, |of| &mut of.policies);
+        fill(&mut all, self.rows(Whom::People, schedules).await?, |of| &mut of.schedules);
+        fill(&mut all, self.rows(Whom::People, runs).await?, |of| &mut of.runs);
+        Ok(all)
+    }
+}
+
+fn fill(all: &mut [ShardFill], rows: Vec<(i32, i64)>, of: fn(&mut ShardFill) -> &mut u64) {
+    for (shard, number) in rows {
+        if let Some(shard) = usize::try_from(shard).ok().and_then(|shard| all.get_mut(shard)) {
+            *of(shard) = u64::try_from(number).unwrap_or_default();
+        }
+    }
+}
+
+async fn add<DB: Engine>(tx: &mut Tx<'_, DB>, to: u16, at_us: i64, audit: AuditRow) -> Result<u16, Failure> {
+    let rows: Vec<(i32,)> = tx.rows(Ask::new(sql!("layout_hold"))).await?;
+    let before = rows.first().and_then(|(shards,)| u16::try_from(*shards).ok());
+    let before = before.ok_or_else(|| StoreError::Corrupt {
+        table: "shard_layout",
+        key: "1".to_owned(),
+        column: "shards",
+        message: "1 to 65535 shards are expected".to_owned(),
+    })?;
+    judge_count(to, before)?;
+    if to == before {
+        return Ok(before);
+    }
+    let paused = latest_pause(tx, before).await?;
+    let new: Vec<i32> = (i32::from(before)..i32::from(to)).collect();
+    let insert = Ask::new(own_sql!("shards_insert")).bind(Uuid::nil()).bind(paused).set(&new)?;
+    tx.execute(insert).await?;
+    tx.execute(Ask::new(sql!("layout_write")).bind(i32::from(to)).bind(at_us)).await?;
+    tx.execute(Ask::new(sql!("schema_raise")).bind(WITH_LAYOUT)).await?;
+    tx.execute(Ask::new(sql!("audit_insert")).set(&[audit])?).await?;
+    Ok(before)
+}
+
+/// What the latest order to pause or resume everything says that any shard has carried out. All of them are held until the
+/// commit: an order that comes to one after this is from somebody who looks how many shards there are once more.
+async fn latest_pause<DB: Engine>(tx: &mut Tx<'_, DB>, shards: u16) -> Result<Option<String>, Failure> {
+    let mut latest = ShardPause::default();
+    for shard in (0..shards).map(i32::from) {
+        let rows: Vec<(Option<String>,)> = tx.rows(Ask::new(sql!("shard_pause_hold")).bind(shard)).await?;
+        // One that cannot be read is told as a corrupt row by its owner.
+        let of = rows.into_iter().next().and_then(|(column,)| pause(shard, column).ok()).unwrap_or_default();
+        if (of.order, of.pause.is_some()) > (latest.order, latest.pause.is_some()) {
+            latest = of;
+        }
+    }
+    Ok((latest != ShardPause::default()).then(|| json(&latest)).transpose()?)
+}

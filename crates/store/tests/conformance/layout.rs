@@ -1,0 +1,147 @@
+//! How many queue shards there are: shards that are added, beside others who have the store open and write.
+
+use std::sync::Arc;
+
+use tollgate_core::handle::change::{Changes, ShardPause};
+use tollgate_store::layout::ShardFill;
+use tollgate_store::{Store, StoreError};
+use uuid::Uuid;
+
+use super::place::Place;
+use super::samples::{
+    NOON_US, audit, commit, message, pause, policy, put, put_policy, schedule, take, waiting,
+};
+
+/// The numbers of the shards that have rows.
+async fn rows(store: &dyn Store) -> Vec<u16> {
+    store.leases().await.unwrap().into_iter().map(|lease| lease.shard).collect()
+}
+
+async fn notes(place: &Place) -> i64 {
+    place.number("SELECT count(*) FROM audit_log WHERE resource = 'shards'").await
+}
+
+pub(crate) async fn shards_are_added_and_all_learn_of_it(place: &Place) {
+    let store = place.open().await;
+    let owner = take(&*store, 7).await;
+    let known = store.shard_count();
+    let beside = tollgate_store::open_beside(&place.url).await.unwrap();
+    assert_eq!(beside.add_shards(256, audit("shards")).await.unwrap(), 64);
+    assert_eq!((beside.shard_count().now(), known.now()), (256, 64), "it has not looked yet");
+    assert_eq!(rows(&*store).await, (0..256).collect::<Vec<_>>());
+    assert_eq!((known.now(), store.shard_count().now()), (256, 256), "who reads the leases knows");
+    let leases = store.leases().await.unwrap();
+    assert_eq!(leases[7], owner, "an owner keeps its shard");
+    assert!(leases[64..].iter().all(|lease| lease.owner.is_empty() && lease.epoch == 0));
+    let oldest = "SELECT CAST(oldest AS bigint) FROM schema_compatibility";
+    assert_eq!((place.number(oldest).await, notes(place).await), (34, 1), "older versions do not start");
+    // One that is new is as good as any other.
+    commit(
+        &*store,
+        200,
+        Changes { runs_new: vec![waiting(&schedule("one"), 200, NOON_US)], ..Changes::default() },
+    )
+    .await;
+    assert_eq!(beside.load_shard(200).await.unwrap().runs.len(), 1);
+    beside.close().await;
+    store.close().await;
+    drop((beside, store));
+    let again = place.open().await;
+    assert_eq!((again.shard_count().now(), again.installation().await.unwrap().shards), (256, 64));
+}
+
+pub(crate) async fn shards_are_added_once_and_none_is_taken_away(place: &Place) {
+    let store = place.open().await;
+    let oldest = "SELECT CAST(oldest AS bigint) FROM schema_compatibility";
+    let first = place.number(oldest).await;
+    assert_eq!(store.add_shards(64, audit("shards")).await.unwrap(), 64);
+    assert_eq!((notes(place).await, place.number(oldest).await), (0, first), "nothing was done");
+    assert_eq!(store.add_shards(65, audit("shards")).await.unwrap(), 64);
+    assert_eq!(store.add_shards(65, audit("shards")).await.unwrap(), 65, "nothing more is done");
+    assert_eq!((rows(&*store).await.len(), notes(place).await), (65, 1));
+    for to in [64, 0, 1_025] {
+        let refused = store.add_shards(to, audit("shards")).await.unwrap_err();
+        let StoreError::Invalid { field, message } = refused else { panic!("{refused:?}") };
+        assert_eq!(field, "shards");
+        assert!(message.starts_with(&format!("{to} is not allowed, expected 65 to 1024")), "{message}");
+    }
+    assert_eq!((store.read_shards().await.unwrap(), rows(&*store).await.len()), (65, 65));
+    assert_eq!(store.add_shards(1_024, audit("shards")).await.unwrap(), 65);
+    assert_eq!(rows(&*store).await.len(), 1_024);
+}
+
+/// Whoever adds shards, however many do at once, they come whole, and what owners write meanwhile is written.
+pub(crate) async fn shards_are_added_in_the_middle_of_other_writes(place: &Place) {
+    let store = place.open().await;
+    let writer = |shard: u16| {
+        let store = Arc::clone(&store);
+        async move {
+            let lease = take(&*store, shard).await;
+            for at in 0..20 {
+                let run = waiting(&schedule(&format!("{shard}-{at}")), shard, NOON_US + at);
+                store.commit(&lease, &Changes { runs_new: vec![run], ..Changes::default() }).await.unwrap();
+                store.post(63 - shard, &[message()]).await.unwrap();
+            }
+        }
+    };
+    let adder = |to: u16| {
+        let store = Arc::clone(&store);
+        async move { store.add_shards(to, audit("shards")).await }
+    };
+    let writing = futures::future::join_all((0..8).map(writer));
+    let adding = futures::future::join_all([80, 128, 128, 256].map(adder));
+    let ((), added) = futures::future::join(async { drop(writing.await) }, adding).await;
+    for (to, done) in [80, 128, 128, 256].into_iter().zip(added) {
+        match done {
+            Ok(before) => assert!([64, 80, 128, 256].contains(&before) && before <= to, "{before} -> {to}"),
+            Err(StoreError::Invalid { .. }) => assert!(to < 256, "larger ones were faster"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(rows(&*store).await, (0..256).collect::<Vec<_>>());
+    assert_eq!(store.shard_count().now(), 256);
+    for shard in 0..8 {
+        assert_eq!(store.load_shard(shard).await.unwrap().runs.len(), 20);
+        assert_eq!(store.inbox(63 - shard, 100).await.unwrap().len(), 20);
+    }
+}
+
+/// An order to pause or resume everything reaches shards one after another: the latest that any has carried out counts.
+pub(crate) async fn new_shards_are_paused_as_the_others_are(place: &Place) {
+    let store = place.open().await;
+    let order = |number: u128, stops: bool| ShardPause {
+        order: Uuid::from_u128(number),
+        pause: stops.then(|| pause("flood")),
+    };
+    let told = async |shard, order: &ShardPause| {
+        commit(&*store, shard, Changes { pause: Some(order.clone()), ..Changes::default() }).await;
+    };
+    let of_shard = async |shard| store.load_shard(shard).await.unwrap().pause;
+    store.add_shards(65, audit("shards")).await.unwrap();
+    assert_eq!(of_shard(64).await, ShardPause::default(), "nobody has paused anything");
+    let (first, second, third) = (order(5, true), order(7, false), order(9, true));
+    told(3, &first).await;
+    store.add_shards(66, audit("shards")).await.unwrap();
+    assert_eq!(of_shard(65).await, first);
+    told(9, &second).await;
+    store.add_shards(67, audit("shards")).await.unwrap();
+    assert_eq!(of_shard(66).await, second, "an order before this one changes nothing there");
+    told(66, &third).await;
+    store.add_shards(68, audit("shards")).await.unwrap();
+    assert_eq!(of_shard(67).await, third);
+}
+
+pub(crate) async fn what_lives_in_each_shard_is_counted(place: &Place) {
+    let store = place.open().await;
+    store.add_shards(70, audit("shards")).await.unwrap();
+    assert_eq!(store.shard_fill().await.unwrap(), vec![ShardFill::default(); 70]);
+    let (mut slots, one) = (policy("slots"), schedule("one"));
+    slots.shard = 69;
+    store.write_plan(vec![put_policy(&slots, None), put(&one, None, vec![])]).await.unwrap();
+    let runs = vec![waiting(&one, 69, NOON_US), waiting(&one, 69, NOON_US + 1)];
+    commit(&*store, 69, Changes { runs_new: runs, ..Changes::default() }).await;
+    let fill = store.shard_fill().await.unwrap();
+    assert_eq!((fill[69].policies, fill[69].runs), (1, 2));
+    assert_eq!(fill.iter().map(|of| of.schedules).sum::<u64>(), 1);
+    assert_eq!(fill.iter().map(|of| of.policies + of.runs).sum::<u64>(), 3, "and nowhere else");
+}
