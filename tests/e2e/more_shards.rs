@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_harness::resources::{every, http, once, policy, schedule_name, soon};
+use tollgate_harness::resources::{every, http, once, policy, soon};
 use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Notes, Releases, Service, wait_for};
 use tollgate_proto::v1::{
     ExplainEventRequest, ExtendTokenRequest, GetEventRequest, GetRunRequest, PauseDispatchRequest, Policy,
@@ -53,8 +53,7 @@ async fn policy_from(service: &Service, first: u32, limit: u32) -> (String, Poli
 /// Checks that the schedule fired each second, with so many events, from the first that came to the last but one.
 fn each_second(notes: &Notes, schedule: &str, events: usize) {
     let mut launches: BTreeMap<i64, BTreeSet<String>> = BTreeMap::new();
-    for arrival in notes.arrivals().into_iter().filter(|arrival| arrival.schedule == schedule_name(schedule))
-    {
+    for arrival in notes.arrivals().into_iter().filter(|arrival| arrival.schedule == schedule) {
         launches.entry(arrival.launch_us).or_default().insert(arrival.event_id);
     }
     // The last may be on its way.

@@ -58,7 +58,8 @@ pub trait LayoutStore: Send + Sync {
     /// Asks the store how many there are.
     async fn read_shards(&self) -> Result<u16, StoreError>;
     /// Makes `to` of them, from now on, and answers how many there were. Those that are new have no owner, and are paused as the
-    /// others are. Where there are so many already nothing is done, and nothing is noted.
+    /// others are. Where there are so many already nothing is done, and nothing is noted. What the audit entry says of the two
+    /// numbers comes from here.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] for fewer than there are, and more than may be.

@@ -30,6 +30,8 @@ const BATCH_MAX: usize = 1_000;
 const STREAM_MAX: usize = 8_192;
 /// How many problems the answer to a stream names.
 const PROBLEMS_MAX: usize = 1_000;
+/// How many queue shards are told at once of an order to all.
+const POSTS_AT_ONCE: usize = 8;
 /// How many dead events one call takes up.
 const RETRY_MAX: u32 = 2_000;
 
@@ -53,11 +55,14 @@ impl HandlerService {
             self.shared.store.leases().await.map_err(store_status)?;
             let shards: Vec<u16> = (all..self.shared.shards.now()).collect();
             let Some(last) = shards.last() else { break };
+            // Shard 0 before all others: who adds shards looks there for orders that no shard has carried out.
+            let (first, others) = shards.split_at(usize::from(all == 0));
             all = last + 1;
-            for shard in &shards {
-                let message = Message { id, control: Control::PauseShard { pause: pause.clone() } };
-                // Not as people: an order to stop everything does not wait for those who look.
-                self.shared.store.post(*shard, &[message]).await.map_err(store_status)?;
+            let message = [Message { id, control: Control::PauseShard { pause: pause.clone() } }];
+            // Not as people: an order to stop everything does not wait for those who look.
+            let post = async |shard: &u16| self.shared.store.post(*shard, &message).await;
+            for some in first.chunks(1).chain(others.chunks(POSTS_AT_ONCE)) {
+                futures::future::try_join_all(some.iter().map(post)).await.map_err(store_status)?;
             }
             told += self.shared.sync(&shards).await;
         }

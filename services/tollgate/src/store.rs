@@ -80,7 +80,7 @@ async fn add(store: &dyn Store, printer: &Printer, to: u64) -> anyhow::Result<()
     if to > now {
         refuse_older(store).await?;
     }
-    let before = store.add_shards(to, note(now, to)).await.context("no queue shards are added")?;
+    let before = store.add_shards(to, note()).await.context("no queue shards are added")?;
     if printer.is_json() {
         return printer.json(&json!({"shards": to, "before": before}));
     }
@@ -151,7 +151,7 @@ fn told(first: u16, fill: &[ShardFill]) -> String {
     )
 }
 
-fn note(before: u16, to: u16) -> Audit {
+fn note() -> Audit {
     let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
     Audit {
         id: Uuid::now_v7(),
@@ -160,7 +160,7 @@ fn note(before: u16, to: u16) -> Audit {
         namespace: String::new(),
         resource: "shards".to_owned(),
         action: "add".to_owned(),
-        difference: json!({"shards": {"old": before, "new": to}}),
+        difference: Value::Null,
     }
 }
 

@@ -259,6 +259,17 @@ async fn a_certificate_says_who_calls() {
     assert!(page.contains("Dispatch is paused"), "{page}");
 }
 
+/// Waits until two processes have a lasting share of the shards each.
+async fn both_have_shards(authority: &Authority, header: &str, urls: [&str; 2]) {
+    let status = async |at: &str| {
+        let channel = authority.channel(at, Some("ann.example")).await.unwrap();
+        let mut handler = EventHandlerServiceClient::new(wire(channel, Some(header)));
+        handler.get_handler_status(GetHandlerStatusRequest::default()).await.unwrap().into_inner()
+    };
+    let ids = [status(urls[0]).await.handler, status(urls[1]).await.handler];
+    lasting_shares(&ids.into(), async || status(urls[0]).await).await;
+}
+
 /// Two processes over TLS: what a consumer releases at one is forwarded to the other, the owner of the event.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_forward_to_each_other_over_tls() {
@@ -317,14 +328,8 @@ async fn processes_forward_to_each_other_over_tls() {
     wait_for("the events", 30, async || (consumer.notes.arrivals_count() == EVENTS as usize).then_some(()))
         .await;
     let joined = serve(&database, &authority.node(), &[&more[..], &["--roles", "handler"]].concat()).await;
-    let status = async |at: &str| {
-        let channel = authority.channel(at, Some("ann.example")).await.unwrap();
-        let mut handler = EventHandlerServiceClient::new(wire(channel, Some(&header)));
-        handler.get_handler_status(GetHandlerStatusRequest::default()).await.unwrap().into_inner()
-    };
-    let ids = [status(owner.url()).await.handler, status(joined.url()).await.handler];
     // While a shard goes from one owner to the next, its releases wait in the inbox.
-    lasting_shares(&ids.into(), async || status(owner.url()).await).await;
+    both_have_shards(&authority, &header, [owner.url(), joined.url()]).await;
     let mut statuses = Vec::new();
     for (number, arrival) in consumer.notes.arrivals().into_iter().enumerate() {
         let at = if number % 2 == 0 { owner.url() } else { joined.url() };

@@ -2,15 +2,16 @@
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
+use serde_json::json;
 use tollgate_core::handle::change::ShardPause;
 use uuid::Uuid;
 
-use super::{Ask, Driver, Engine, Tx, Whom, own_sql, sql};
+use super::{Ask, Driver, Engine, Tx, Whom, insert_messages, own_sql, sql};
 use crate::StoreError;
 use crate::failure::Failure;
 use crate::layout::{LayoutStore, ShardCount, ShardFill, WITH_LAYOUT, judge_count};
 use crate::plan::Audit;
-use crate::rows::{AuditRow, json, pause};
+use crate::rows::{self, AuditRow, MessageRow, pause};
 
 #[async_trait]
 impl<D: Driver> LayoutStore for D {
@@ -24,11 +25,10 @@ impl<D: Driver> LayoutStore for D {
     }
 
     async fn add_shards(&self, to: u16, audit: Audit) -> Result<u16, StoreError> {
-        let (at_us, audit) = (audit.at_us, AuditRow::new(&audit)?);
         let before = self
             .run_tx(Whom::People, "add_shards", move |mut tx| {
                 let audit = audit.clone();
-                async move { add(&mut tx, to, at_us, audit).await }.boxed()
+                async move { add(&mut tx, to, audit).await }.boxed()
             })
             .await?;
         self.read_shards().await?;
@@ -56,7 +56,7 @@ fn fill(all: &mut [ShardFill], rows: Vec<(i32, i64)>, of: fn(&mut ShardFill) -> 
     }
 }
 
-async fn add<DB: Engine>(tx: &mut Tx<'_, DB>, to: u16, at_us: i64, audit: AuditRow) -> Result<u16, Failure> {
+async fn add<DB: Engine>(tx: &mut Tx<'_, DB>, to: u16, audit: Audit) -> Result<u16, Failure> {
     let rows: Vec<(i32,)> = tx.rows(Ask::new(sql!("layout_hold"))).await?;
     let before = rows.first().and_then(|(shards,)| u16::try_from(*shards).ok());
     let before = before.ok_or_else(|| StoreError::Corrupt {
@@ -73,14 +73,21 @@ async fn add<DB: Engine>(tx: &mut Tx<'_, DB>, to: u16, at_us: i64, audit: AuditR
     let new: Vec<i32> = (i32::from(before)..i32::from(to)).collect();
     let insert = Ask::new(own_sql!("shards_insert")).bind(Uuid::nil()).bind(paused).set(&new)?;
     tx.execute(insert).await?;
-    tx.execute(Ask::new(sql!("layout_write")).bind(i32::from(to)).bind(at_us)).await?;
+    let waiting: Vec<MessageRow> = tx.rows(Ask::new(sql!("inbox_pauses")).bind(0)).await?;
+    for shard in new.iter().filter(|_| !waiting.is_empty()) {
+        insert_messages(tx, *shard, &waiting).await?;
+    }
+    tx.execute(Ask::new(sql!("layout_write")).bind(i32::from(to)).bind(audit.at_us)).await?;
     tx.execute(Ask::new(sql!("schema_raise")).bind(WITH_LAYOUT)).await?;
+    let difference = json!({"shards": {"old": before, "new": to}});
+    let audit = AuditRow::new(&Audit { difference, ..audit })?;
     tx.execute(Ask::new(sql!("audit_insert")).set(&[audit])?).await?;
     Ok(before)
 }
 
 /// What the latest order to pause or resume everything says that any shard has carried out. All of them are held until the
-/// commit: an order that comes to one after this is from somebody who looks how many shards there are once more.
+/// commit: an order that comes to one after this is from somebody who looks how many shards there are once more. One that no
+/// shard has carried out waits in the inbox of the first, which every order reaches first.
 async fn latest_pause<DB: Engine>(tx: &mut Tx<'_, DB>, shards: u16) -> Result<Option<String>, Failure> {
     let mut latest = ShardPause::default();
     for shard in (0..shards).map(i32::from) {
@@ -91,5 +98,5 @@ async fn latest_pause<DB: Engine>(tx: &mut Tx<'_, DB>, shards: u16) -> Result<Op
             latest = of;
         }
     }
-    Ok((latest != ShardPause::default()).then(|| json(&latest)).transpose()?)
+    Ok((latest != ShardPause::default()).then(|| rows::json(&latest)).transpose()?)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_core::handle::change::{Changes, ShardPause};
+use tollgate_core::handle::control::{Control, Message};
 use tollgate_store::layout::ShardFill;
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
@@ -129,6 +130,16 @@ pub(crate) async fn new_shards_are_paused_as_the_others_are(place: &Place) {
     told(66, &third).await;
     store.add_shards(68, audit("shards")).await.unwrap();
     assert_eq!(of_shard(67).await, third);
+    // One that waits for the owners waits for the owner of a new shard, too.
+    let other = Message { id: Uuid::from_u128(12), control: Control::PolicyDeleted { uid: Uuid::nil() } };
+    let waiting =
+        Message { id: Uuid::from_u128(11), control: Control::PauseShard { pause: Some(pause("flood")) } };
+    store.post(0, &[other, waiting.clone()]).await.unwrap();
+    store.add_shards(70, audit("shards")).await.unwrap();
+    for shard in [68, 69] {
+        assert_eq!(store.inbox(shard, 100).await.unwrap(), std::slice::from_ref(&waiting));
+    }
+    assert!(store.inbox(67, 100).await.unwrap().is_empty());
 }
 
 pub(crate) async fn what_lives_in_each_shard_is_counted(place: &Place) {

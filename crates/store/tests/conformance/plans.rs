@@ -34,13 +34,14 @@ const SHORT: [&str; 20] = [
 ];
 
 /// Statements that read a whole shard, or a table in the order of an index, because that is what they are for.
-const WHOLE: [&str; 18] = [
+const WHOLE: [&str; 19] = [
     "alerts_count",
     "audit_list",
     "batches_load",
     "fill_policies",
     "fill_schedules",
     "inbox_list",
+    "inbox_pauses",
     "news",
     "outbox_lanes",
     "prune_specs",
