@@ -13,7 +13,7 @@ pub(crate) use fault::{Fault, Loss};
 use tollgate_harness::proxy::Mode;
 
 /// Where the product can be ended at once, by name.
-pub(crate) const POINTS: [&str; 26] = [
+pub(crate) const POINTS: [&str; 27] = [
     "store.fence.before",
     "store.fence.after",
     "store.commit.before",
@@ -27,6 +27,7 @@ pub(crate) const POINTS: [&str; 26] = [
     "handler.release.before",
     "handler.release.after",
     "handler.handover.before",
+    "handler.follow.before",
     "handler.handover.after",
     "emitter.emit.before",
     "emitter.emit.after",

@@ -64,7 +64,8 @@ mod waiting;
 
 pub use change::Unstarted;
 pub use exchange::{
-    Commit, Context, Deadline, Effect, KeysWanted, MessageNeeds, Options, Pulled, Send, ShardState,
+    Commit, Context, Deadline, Effect, Following, KeysWanted, MessageNeeds, Options, Pulled, Send,
+    ShardState, TakenUp,
 };
 pub use explain::{EventState, Explanation, Gauge, Holder, Reason, Remembered, Status};
 pub use key_counts::{KeyCount, KeyCounts};

@@ -1,6 +1,7 @@
 //! How the owner of a queue shard has launched what follows the ends of its runs.
 
 use async_trait::async_trait;
+use tollgate_core::handle::Following;
 use tollgate_core::model::RunEnd;
 use tollgate_store::StoreError;
 
@@ -12,4 +13,10 @@ pub trait Follow: Send + Sync {
     /// # Errors
     /// What the store says. Some may have been launched; asked again, these are not launched again.
     async fn follow(&self, ends: &[RunEnd]) -> Result<(), StoreError>;
+    /// Only looks: the run that follows this end, if it lives in this shard, may be handed to its owner as it is, and has not
+    /// been launched. Everything else is for [`Follow::follow`].
+    ///
+    /// # Errors
+    /// What the store says.
+    async fn following(&self, end: &RunEnd, shard: u16) -> Result<Option<Following>, StoreError>;
 }

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use tollgate_clock::Clock;
 use tollgate_core::emit::{Judge, Next, follow};
-use tollgate_core::model::{ChainRoot, Run, RunEnd, Schedule, SkipReason, Skipped};
+use tollgate_core::handle::Following;
+use tollgate_core::model::{ChainRoot, Run, RunEnd, RunSpec, RunState, Schedule, SkipReason, Skipped};
 use tollgate_core::plan::home;
 use tollgate_metrics::{Metrics, StepLaunched};
 use tollgate_proto::convert::names;
@@ -135,6 +136,23 @@ fn tell_missing(end: &RunEnd, why: &str) -> u64 {
 
 #[async_trait]
 impl Follow for Follower {
+    async fn following(&self, end: &RunEnd, shard: u16) -> Result<Option<Following>, StoreError> {
+        let schedules = self.schedules(std::slice::from_ref(end)).await?;
+        let Some(next) = schedules.into_values().next().filter(|next| home(next, self.base) == shard) else {
+            return Ok(None);
+        };
+        let decided = {
+            let mut judge = Judge::new(self.clock.wall_us(), self.late_after_us);
+            follow(end, Some(&next), self.base, &mut judge)
+        };
+        // A list is fetched first; what makes no run is recorded, and told.
+        let Ok(Next::Run(run)) = decided else { return Ok(None) };
+        if run.state != RunState::Emitted || self.launched_us(end, &next, false).await?.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(Following { run: *run, spec: RunSpec::of(&next) }))
+    }
+
     async fn follow(&self, ends: &[RunEnd]) -> Result<(), StoreError> {
         let began_us = self.clock.wall_us();
         let schedules = self.schedules(ends).await?;

@@ -189,6 +189,7 @@ impl Wish {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
+    use tollgate_core::handle::Following;
     use tollgate_core::model::{Counts, FinishCondition, OnFinish, Predecessor, RunId, RunState};
 
     use super::*;
@@ -236,6 +237,10 @@ mod tests {
 
     #[async_trait::async_trait]
     impl Follow for Half {
+        async fn following(&self, _: &RunEnd, _: u16) -> Result<Option<Following>, StoreError> {
+            Ok(None)
+        }
+
         async fn follow(&self, ends: &[RunEnd]) -> Result<(), StoreError> {
             if ends.iter().any(|end| end.namespace == "bad") {
                 let (key, message) = ("b".to_owned(), "not JSON".to_owned());

@@ -139,6 +139,8 @@ pub(crate) struct Shared {
     pub(crate) lists: Lists,
     /// Room for results that are under way.
     pub(crate) result_rooms: ResultRooms,
+    /// Launches the runs that follow others.
+    pub(crate) follower: Arc<dyn Follow>,
     /// Ends of runs whose next runs are to be launched.
     pub(crate) wishes: Wishes,
     pub(crate) peers: Peers,
@@ -174,12 +176,9 @@ pub struct EventHandler {
     mail: alerts::Mail,
     /// What fetches the items of runs.
     client: ListClient,
-    /// What launches the runs that follow others, until it runs.
-    ends: Arc<Mutex<Option<Follows>>>,
+    /// Where ends come that other runs follow, until somebody reads there.
+    ends: Arc<Mutex<Option<mpsc::UnboundedReceiver<Wish>>>>,
 }
-
-/// What launches the runs that follow others, and where their ends come.
-type Follows = (Arc<dyn Follow>, mpsc::UnboundedReceiver<Wish>);
 
 impl EventHandler {
     /// A handler over these parts of a store. Events go to the targets, messages of alerts by the post; lists come by the client;
@@ -210,6 +209,7 @@ impl EventHandler {
             items: Items::new(stores.roles.clone(), options.keys.clone(), options.item_bytes_max),
             lists: Lists::default(),
             result_rooms: ResultRooms::default(),
+            follower,
             wishes,
             desk,
             peers,
@@ -225,7 +225,7 @@ impl EventHandler {
             drift: DriftWatch::default(),
             turns: ReadTurns::new(Sizes::default()),
         };
-        let ends = Arc::new(Mutex::new(Some((follower, ends))));
+        let ends = Arc::new(Mutex::new(Some(ends)));
         Self { shared, mail: alerts::Mail::new(post), client, ends }
     }
 
@@ -268,10 +268,10 @@ impl EventHandler {
     }
 
     async fn follow_ends(&self, stop: CancellationToken) {
-        let follows = self.ends.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((follower, ends)) = follows {
+        let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(ends) = ends {
             let (metrics, lists) = (self.shared.options.metrics.clone(), self.shared.lists.clone());
-            follows::run((metrics, lists), follower, ends, stop).await;
+            follows::run((metrics, lists), self.shared.follower.clone(), ends, stop).await;
         }
     }
 }

@@ -4,6 +4,7 @@
 //! answers. A machine that may not be what the store says is dropped, and the shard loaded anew. Not here: decisions;
 //! they are the core's.
 
+mod ahead;
 mod handover;
 mod load;
 mod perform;
@@ -23,9 +24,12 @@ use tollgate_metrics::{OwnerWatch, Role};
 use tollgate_store::handle::Lease;
 use tollgate_store::{CommitError, StoreError};
 use tollgate_target::Leave;
+use uuid::Uuid;
 
 use crate::routes::{Input, Replied};
 use crate::{Shared, outage};
+pub(crate) use ahead::Ahead;
+use ahead::Look;
 use load::wait_to_try;
 use perform::Outgoing;
 
@@ -59,6 +63,8 @@ pub(crate) struct Owner {
     begun: HashMap<DeliveryKey, Leave>,
     /// Some of them that wait for their turn.
     outgoing: Outgoing,
+    /// What follows the ends that the commit under way says, by their messages.
+    ahead: HashMap<Uuid, Look>,
     /// What the next machine must know.
     kept: Kept<Caller>,
     /// Up to when this owner has counted what fell due.
@@ -108,6 +114,7 @@ impl Owner {
             reply_next: 1,
             begun: HashMap::new(),
             outgoing: Outgoing::default(),
+            ahead: HashMap::new(),
             kept: Kept::default(),
             counted_until_us: None,
         }
@@ -141,6 +148,7 @@ impl Owner {
             // What has begun has its own.
             self.shared.desk.forget(self.lease.shard);
             self.outgoing.begin_all();
+            self.ahead.clear();
             match left {
                 Left::Drained => {
                     let under_way = life.note(self.wait_ms(), self.shared.clock.now());
@@ -182,6 +190,7 @@ impl Owner {
                     }
                     Next::Commit(changes) => {
                         tollgate_fault_points::pass("handler.acquire.before");
+                        self.look_ahead(&changes, life.machine().commits());
                         beside.commit = Some(self.begin_commit(changes));
                         self.shared.options.metrics.reclaimed(life.take_reclaimed());
                     }

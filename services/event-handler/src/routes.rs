@@ -11,6 +11,8 @@ use tollgate_core::model::{RunId, Sent};
 use tollgate_core::trouble::Sight;
 use uuid::Uuid;
 
+use crate::owner::Ahead;
+
 /// Of a run: tokens in flight and events that wait for another attempt, and what is expected.
 pub(crate) type Expected = ((u32, u32), Outlook);
 
@@ -40,6 +42,8 @@ pub(crate) enum Input {
     RoomGiven { pool: u128, units: u32 },
     /// The run that follows by this message has been made, or is not to be.
     Followed { message: Uuid },
+    /// The run that follows an end, and lives here.
+    Ahead(Box<Ahead>),
     /// The keys of the items of a page, from that index on. `of`: the run, and the generation of its spec.
     KeysRead { of: (RunId, i64), first_index: u32, items: Vec<(String, u32)> },
     /// The page that holds an index cannot be read.

@@ -189,6 +189,26 @@ pub struct MessageNeeds {
     pub dead: Option<(RunId, Vec<u32>)>,
 }
 
+/// The run that follows an end, for the owner of the shard in which it lives.
+#[derive(Clone, Debug)]
+pub struct Following {
+    /// The run, as one that is handed over: EMITTED.
+    pub run: Run,
+    /// What it is made of.
+    pub spec: RunSpec,
+}
+
+/// What has become of a [`Following`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakenUp {
+    /// The run is made by the next commit.
+    Made,
+    /// It is there already, or nobody waits for it any more.
+    Known,
+    /// The look that it had not been launched is too long ago: it is to be launched as any other.
+    Outdated,
+}
+
 /// What the driver read for a message.
 #[derive(Clone, Debug, Default)]
 pub struct Context {

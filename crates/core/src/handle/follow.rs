@@ -2,14 +2,15 @@
 //!
 //! In: a run that has ended. Out: a message to its own shard, written by the commit that says so, and once that is durable the
 //! wish to have the next run launched. Invariants: what did not become durable has no next run; the message stays until the next
-//! run has been made, or is known not to be made, whoever owns the shard by then. Not here: which run follows
+//! run has been made, or is known not to be made, whoever owns the shard by then. One that lives in the same shard is made by the
+//! commit that is done with the message. Not here: which run follows
 //! ([`crate::model::RunEnd`]), and what becomes of it ([`crate::emit::follow`]).
 
 use uuid::Uuid;
 
 use super::change::ShardSchedule;
 use super::control::{Control, Message};
-use super::exchange::Effect;
+use super::exchange::{Effect, Following, TakenUp};
 use super::shard::Shard;
 use crate::model::{ChainRoot, Now, Run, RunEnd, RunId, RunSpec};
 
@@ -64,6 +65,28 @@ impl Shard {
     /// The messages of ends that are being followed: they stay in the inbox for now, and no read need bring them.
     pub fn ends_waiting(&self) -> impl Iterator<Item = Uuid> {
         self.ends.iter().copied()
+    }
+
+    /// The run that follows by this message lives in this shard: the same commit makes it and is done with the message.
+    /// `looked_at`: how many commits were durable ([`Self::commits`]) when somebody began to look that it had not been launched.
+    pub fn follows(&mut self, message: Uuid, following: Following, looked_at: u64, now: Now) -> TakenUp {
+        if !self.ends.contains(&message) {
+            return TakenUp::Known;
+        }
+        // A run may come to an end twice, and be followed once. What a later commit than the next one says may be that the run
+        // which follows has ended, and memory forgets it then.
+        if self.commits() > looked_at + 1 {
+            return TakenUp::Outdated;
+        }
+        let is_new = !self.has_been(following.run.id);
+        if is_new {
+            self.specs.keep(vec![following.spec]);
+            self.pending.made.insert(following.run.id, following.run.clone());
+            self.adopt_run(following.run, now);
+        }
+        self.followed(message);
+        self.pending.urgent = true;
+        if is_new { TakenUp::Made } else { TakenUp::Known }
     }
 
     /// The run that follows by this message has been made, or is not to be.

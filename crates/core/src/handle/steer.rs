@@ -284,7 +284,7 @@ impl Shard {
     }
 
     /// Whether a run is here, or was and has ended; a read that began before may show otherwise.
-    fn has_been(&self, id: RunId) -> bool {
+    pub(super) fn has_been(&self, id: RunId) -> bool {
         self.ledger.runs.contains(&id) || self.gone.get(&id).is_some_and(|withdrawn| !withdrawn)
     }
 

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::handle::control::{Control, UnderWay};
 use crate::handle::release::{Answer, Release};
-use crate::handle::{Effect, KeysWanted, Options, Shard, ShardState};
+use crate::handle::{Effect, Following, KeysWanted, Options, Shard, ShardState, TakenUp};
 use crate::model::{MinuteRow, Now, RunId, SECOND_US, Sent};
 
 use super::DeliveryKey;
@@ -375,6 +375,11 @@ impl<C> Owner<C> {
     /// The run that follows by this message has been made, or is not to be: see [`Shard::followed`].
     pub fn followed(&mut self, message: Uuid) {
         self.machine.followed(message);
+    }
+
+    /// The run that follows by this message lives in this shard: see [`Shard::follows`].
+    pub fn follows(&mut self, message: Uuid, following: Following, looked_at: u64, now: Now) -> TakenUp {
+        self.machine.follows(message, following, looked_at, now)
     }
 
     /// A delivery was not made after all: the lease could no longer be trusted.

@@ -1,7 +1,7 @@
 //! Ends of runs that another run follows: they are wished once they are durable, by whoever owns the shard, until it is done.
 
 use tollgate_core::handle::control::Control;
-use tollgate_core::handle::{Context, Options, ShardState};
+use tollgate_core::handle::{Context, Following, Options, ShardState, TakenUp};
 use tollgate_core::model::*;
 use tollgate_core::own::{Kept, News, Next, Owner, ReadTurns, Setup, Sizes, Standing};
 
@@ -41,6 +41,71 @@ fn an_end_is_wished_once_durable_and_by_the_next_owner_until_it_is_done() {
     world.shard.followed(message);
     world.flush();
     assert!(world.store.inbox.is_empty());
+}
+
+/// The run that follows, of two events, in the same shard. Its spec is in the store.
+fn following(world: &mut World, end: &RunEnd, p: &Policy) -> Following {
+    let spec = RunSpec { schedule_id: "report".to_owned(), ..spec(20, Some(p)) };
+    world.store.specs.insert((spec.schedule_uid, spec.generation), spec.clone());
+    let run = Run {
+        id: end.next_run(spec.schedule_uid),
+        kind: RunKind::Followed,
+        predecessor: Some(Box::new(end.of.clone())),
+        ..run(&spec, end.launch_us(), 2)
+    };
+    Following { run, spec }
+}
+
+#[test]
+fn what_follows_in_the_same_shard_is_made_by_the_commit_that_is_done_with_the_end() {
+    let p = policy(1, at_most(2));
+    let mut world = World::with_policy(&p);
+    let s = followed_spec(&p);
+    world.emit(run(&s, START_US, 1), &s);
+    assert_eq!(world.work_off(), 1);
+    let (message, end) = world.ends[0].clone();
+    let next = following(&mut world, &end, &p);
+    let commits = world.shard.commits();
+    assert_eq!(world.shard.follows(message, next.clone(), commits, world.now), TakenUp::Made);
+    world.pass(1);
+    let commit = world.shard.poll_commit(world.now).expect("nothing waits for company");
+    let changes = &commit.changes;
+    let made: Vec<RunId> = changes.runs_new.iter().map(|run| run.id).collect();
+    assert_eq!((made, changes.inbox_done.as_slice()), (vec![next.run.id], &[message][..]));
+    assert_eq!(changes.batches_new[0].run, next.run.id, "its events have their tokens at once");
+    world.store.apply(changes);
+    assert_eq!(world.shard.committed(world.now).len(), 2, "and leave");
+    assert_eq!(world.row(next.run.id).predecessor.as_deref(), Some(&end.of));
+    // Nobody waits for it any more.
+    assert_eq!(world.shard.follows(message, next, commits + 1, world.now), TakenUp::Known);
+}
+
+#[test]
+fn a_run_that_ends_twice_is_followed_once_however_late_a_look_is_told() {
+    let p = policy(1, at_most(2));
+    let mut world = World::with_policy(&p);
+    let s = followed_spec(&p);
+    world.emit(run(&s, START_US, 1), &s);
+    assert_eq!(world.work_off(), 1);
+    let (first, end) = world.ends[0].clone();
+    let next = following(&mut world, &end, &p);
+    let looked_at = world.shard.commits();
+    world.tell(Control::RunEnded { end: end.clone() });
+    world.tell(Control::RunEnded { end });
+    let [second, third] = [world.ends[1].0, world.ends[2].0];
+    let commits = world.shard.commits();
+    assert_eq!(world.shard.follows(first, next.clone(), commits, world.now), TakenUp::Made);
+    assert_eq!(world.shard.follows(second, next.clone(), commits, world.now), TakenUp::Known);
+    world.settle();
+    world.pass(1);
+    world.settle();
+    assert_eq!(world.work_off(), 2, "one run of two events");
+    // It has ended, and memory has forgotten it.
+    world.read_runs();
+    assert_eq!(world.row(next.run.id).state, RunState::Finished);
+    assert_eq!(world.shard.follows(third, next, looked_at, world.now), TakenUp::Outdated);
+    world.flush();
+    assert!(world.store.inbox.contains_key(&third), "somebody is to look anew");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 
 use tollgate_core::emit::{Judge, Next, follow};
 use tollgate_core::handle::change::Changes;
-use tollgate_core::handle::control::Message;
+use tollgate_core::handle::control::{Control, Message};
+use tollgate_core::handle::{Following, Shard, TakenUp};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -41,8 +42,64 @@ impl World {
         let is_so = has_ended(run)
             && (run.state, run.counts, run.finished_us) == (end.of.state, end.of.counts, Some(end.ended_us));
         assert!(is_so || self.model.came_back.contains(&run.id), "{run:?} has not ended like {end:?}");
+        if let Some((commits, following)) = self.ahead.remove(&(at.life, message)) {
+            let wait_us = if self.chaos { self.wait_us(&[0, 0, 1_000, 100_000]) } else { 0 };
+            self.after(wait_us, Event::Ahead(at, message, commits, Box::new((following, end))));
+            return;
+        }
         let wait_us = if self.chaos { self.wait_us(&[0, 0, 1_000, 100_000, 4 * SECOND_US]) } else { 0 };
         self.after(wait_us, Event::Follow(at, message, Some(Box::new(end))));
+    }
+
+    /// A commit begins: what follows the ends that it says may be looked up meanwhile.
+    pub(crate) fn look_ahead_of(&mut self, at: At, changes: &Changes) {
+        let commits = self.living(at).and_then(|owner| owner.machine()).map(Shard::commits);
+        let Some(commits) = commits else { return };
+        for message in &changes.inbox_new {
+            if let Control::RunEnded { end } = &message.control
+                && self.random.percent(70)
+            {
+                let wait_us = self.wait_us(&[0, 0, 1_000, 50_000]);
+                let end = Box::new(end.clone());
+                self.after(wait_us, Event::LookAhead(at, message.id, commits, end));
+            }
+        }
+    }
+
+    pub(crate) fn look_ahead(&mut self, at: At, message: Uuid, commits: u64, end: RunEnd) {
+        let next = end.next.as_ref().and_then(|next| self.named(&next.schedule));
+        let Some(next) = next.filter(|stored| !stored.deleted).map(|stored| stored.schedule.clone()) else {
+            return;
+        };
+        let mut judge = Judge::new(self.now_at(at.slot).wall_us, self.late_after_us());
+        let Ok(Next::Run(run)) = follow(&end, Some(&next), SHARDS, &mut judge) else { return };
+        let is_launched = self.stores.iter().any(|store| store.runs.contains_key(&run.id));
+        if run.shard == at.shard && run.state == RunState::Emitted && !is_launched && !self.is_cut(at.slot) {
+            let following = Following { run: *run, spec: RunSpec::of(&next) };
+            self.ahead.insert((at.life, message), (commits, following));
+        }
+    }
+
+    /// The owner is told what a look has found.
+    pub(crate) fn take_up(&mut self, at: At, message: Uuid, commits: u64, found: (Following, RunEnd)) {
+        let (now, (following, end)) = (self.now_at(at.slot), found);
+        let (run, shard) = (following.run.id, usize::from(at.shard));
+        let key = (following.spec.schedule_uid, following.spec.generation);
+        self.stores[shard].specs.entry(key).or_insert_with(|| following.spec.clone());
+        // The next life wishes for itself.
+        let Some(core) = self.living(at).and_then(Owner::open) else { return };
+        match core.follows(message, following, commits, now) {
+            TakenUp::Made => {
+                self.model.allow_run(run);
+                self.count(Seen::FollowedAtOnce);
+            }
+            TakenUp::Known => {}
+            TakenUp::Outdated => {
+                self.count(Seen::LookOutdated);
+                self.after(0, Event::Follow(at, message, Some(Box::new(end))));
+            }
+        }
+        self.touch(at);
     }
 
     /// The run that follows is launched, by a process that may have lost its shard in the meantime.

@@ -30,6 +30,7 @@ impl World {
         let Some(owner) = self.owner(at) else { return };
         owner.commit = Some(number);
         let lease = owner.lease.clone();
+        self.look_ahead_of(at, &changes);
         self.flights.insert(number, Flight { at, lease, changes, fate, decided_us, held: false });
         let mut wait_us = self.wait_us(&[0, 1_000, 5_000, 80_000]);
         if fate == Fate::UnknownLate {

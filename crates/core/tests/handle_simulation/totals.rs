@@ -32,7 +32,7 @@ states! {
     KeysRead, PassedOver, OutOfOrder, TreeFull, FloorUnmet, ParentChanged,
     TookSeveral, CountedAsMost, AboveLimit, TokensKept,
     // Chains.
-    FollowedHere, FollowedElsewhere, FollowedBefore, NotFollowed, ChainEnded, BehindChain,
+    FollowedHere, FollowedAtOnce, LookOutdated, FollowedElsewhere, FollowedBefore, NotFollowed, ChainEnded, BehindChain,
     // Workers that pull.
     RoomLacking, RoomGiven, RoomLeft, RoomRefused, NoRoom,
     // Masters and emitters.

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_core::handle::Send;
 use tollgate_core::handle::change::Changes;
 use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::Release;
+use tollgate_core::handle::{Following, Send};
 use tollgate_core::model::*;
 use tollgate_core::own::{Look, Member};
 use tollgate_core::plan::telling::Told;
@@ -104,6 +104,9 @@ pub(crate) enum Event {
     Room(String),
     /// The run that follows an end is launched; without one: the owner hears of it.
     Follow(At, Uuid, Option<Box<RunEnd>>),
+    /// Somebody looks what will follow an end that is being committed; the owner is told, once it is durable.
+    LookAhead(At, Uuid, u64, Box<RunEnd>),
+    Ahead(At, Uuid, u64, Box<(Following, RunEnd)>),
     GiveUp(At, Vec<UnderWay>),
     /// A process waits no longer for the answers of a shard that it gave up.
     ReportEnds(At),
@@ -171,6 +174,8 @@ impl Event {
             | Self::Retake(at)
             | Self::Keys(at, ..)
             | Self::Follow(at, ..)
+            | Self::LookAhead(at, ..)
+            | Self::Ahead(at, ..)
             | Self::GiveUp(at, _)
             | Self::ReportEnds(at)
             | Self::Write(at, ..)
@@ -234,6 +239,8 @@ pub(crate) struct World {
     pub(crate) numbers: u64,
     /// The order in which messages were put, for those who trust in it.
     pub(crate) sequence: BTreeMap<Uuid, u64>,
+    /// What looks have found, by the life of their owner and the message.
+    pub(crate) ahead: BTreeMap<(u64, Uuid), (u64, Following)>,
     /// Owners to be looked at.
     pub(crate) touched: Vec<(usize, u16)>,
     pub(crate) chaos: bool,
@@ -268,6 +275,7 @@ impl World {
             events: BTreeMap::new(),
             numbers: 0,
             sequence: BTreeMap::new(),
+            ahead: BTreeMap::new(),
             touched: Vec::new(),
             chaos: true,
             totals: Totals::default(),
@@ -400,6 +408,8 @@ impl World {
             Event::Room(address) => self.room_comes(&address),
             Event::Follow(at, message, Some(end)) => self.follow(at, message, end),
             Event::Follow(at, message, None) => self.followed(at, message),
+            Event::LookAhead(at, message, commits, end) => self.look_ahead(at, message, commits, *end),
+            Event::Ahead(at, message, commits, found) => self.take_up(at, message, commits, *found),
             Event::GiveUp(at, own) => self.give_up(at, own),
             Event::ReportEnds(at) => self.report_ends(at),
             Event::Watch(slot, id) => self.watch(slot, id),

@@ -19,7 +19,6 @@ use tollgate_target::Leave;
 use super::load::wait_to_try;
 use super::{Life, Owner};
 use crate::attempts::PulledBy;
-use crate::follows::Wish;
 use crate::items::{ItemRef, Unread};
 use crate::routes::{Input, Replied};
 
@@ -75,6 +74,7 @@ impl Owner {
                 }
             }
             Input::Followed { message } => life.followed(message),
+            Input::Ahead(ahead) => self.take_up(life, *ahead, now),
             Input::KeysRead { of, first_index, items } => life.keys_read(of, first_index, items, now),
             Input::KeysUnreadable { of, index } => life.keys_unreadable(of, index, now),
             Input::Release { release, namespace, reply } => {
@@ -168,10 +168,7 @@ impl Owner {
             match effect {
                 Effect::Send(send) => self.deliver(send),
                 Effect::Reply { reply, answer } => self.reply(reply, answer),
-                Effect::Follow { message, end } => {
-                    let (shard, owner) = (self.lease.shard, self.loopback.clone());
-                    self.shared.wishes.leave(Wish { shard, message, end, owner });
-                }
+                Effect::Follow { message, end } => self.launch_next(message, end),
             }
         }
     }
