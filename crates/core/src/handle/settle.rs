@@ -202,10 +202,10 @@ impl Shard {
         if explicit {
             self.hold(key, now);
         } else {
-            // Nobody waits for it: the event that takes its token makes the commit urgent.
-            let urgent = self.pending.urgent;
+            // Nobody waits for it but the run that follows: the event that takes its token makes the commit urgent.
+            let (urgent, effects) = (self.pending.urgent, self.pending.effects.len());
             self.finish(key, Outcome::Succeeded, String::new(), now);
-            self.pending.urgent = urgent;
+            self.pending.urgent = urgent || self.pending.effects.len() > effects;
         }
     }
 

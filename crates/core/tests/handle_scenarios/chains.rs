@@ -43,6 +43,26 @@ fn an_end_is_wished_once_durable_and_by_the_next_owner_until_it_is_done() {
     assert!(world.store.inbox.is_empty());
 }
 
+/// The end of a run by an answer is committed at once where another run follows it, and else with what else there is.
+#[test]
+fn what_follows_an_answer_does_not_wait_for_company() {
+    let p = policy(1, at_most(2));
+    for (s, is_at_once) in [(followed_spec(&p), true), (spec(10, Some(&p)), false)] {
+        let mut s = s;
+        if let Target::Http { release, .. } = &mut s.target {
+            *release = ReleaseMode::OnResponse;
+        }
+        let mut world = World::with_policy(&p);
+        world.emit(run(&s, START_US, 1), &s);
+        let send = world.take_sends().remove(0);
+        // Between two ticks of the grid on which such commits go together.
+        let grid_us = Options::default().lazy_us;
+        world.pass(grid_us - world.now.wall_us.rem_euclid(grid_us) + 1_000);
+        world.shard.sent(send.run, send.index, send.attempt, Sent::Accepted, world.now);
+        assert_eq!(world.shard.poll_commit(world.now).is_some(), is_at_once);
+    }
+}
+
 /// The run that follows, of two events, in the same shard. Its spec is in the store.
 fn following(world: &mut World, end: &RunEnd, p: &Policy) -> Following {
     let spec = RunSpec { schedule_id: "report".to_owned(), ..spec(20, Some(p)) };
