@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::attempts::AttemptStore;
 use crate::items::ItemStore;
+use crate::layout::LayoutStore;
 use crate::listing::ListingStore;
 use crate::minutes::MinuteStore;
 use crate::{CommitError, StoreError};
@@ -78,7 +79,9 @@ pub struct Inbox {
 
 /// The handler's part of a store. All but [`HandleStore::post`] and the reads go through the fence.
 #[async_trait]
-pub trait HandleStore: AttemptStore + MinuteStore + ItemStore + ListingStore + Send + Sync {
+pub trait HandleStore:
+    AttemptStore + MinuteStore + ItemStore + LayoutStore + ListingStore + Send + Sync
+{
     /// All shards' rows, in order.
     async fn leases(&self) -> Result<Vec<Lease>, StoreError>;
     /// One shard's row. Not for heartbeats, nor in their way.

@@ -138,9 +138,9 @@ fn tell_missing(end: &RunEnd, why: &str) -> u64 {
 impl Follow for Follower {
     async fn following(&self, end: &RunEnd, shard: u16) -> Result<Option<Following>, StoreError> {
         let schedules = self.schedules(std::slice::from_ref(end)).await?;
-        let Some(next) = schedules.into_values().next().filter(|next| home(next, self.base) == shard) else {
-            return Ok(None);
-        };
+        // Of one that has moved something may be on its way here still, which is read before runs that are handed over.
+        let is_here = |next: &Schedule| home(next, self.base) == shard && next.former_homes.is_empty();
+        let Some(next) = schedules.into_values().next().filter(is_here) else { return Ok(None) };
         let decided = {
             let mut judge = Judge::new(self.clock.wall_us(), self.late_after_us);
             follow(end, Some(&next), self.base, &mut judge)

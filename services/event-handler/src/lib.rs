@@ -38,7 +38,7 @@ mod workers;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dashmap::DashMap;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tollgate_clock::{Alarms, Clock};
@@ -141,6 +141,8 @@ pub(crate) struct Shared {
     pub(crate) result_rooms: ResultRooms,
     /// Launches the runs that follow others.
     pub(crate) follower: Arc<dyn Follow>,
+    /// Turns of those who look what follows.
+    pub(crate) looks: Arc<Semaphore>,
     /// Ends of runs whose next runs are to be launched.
     pub(crate) wishes: Wishes,
     pub(crate) peers: Peers,
@@ -210,6 +212,7 @@ impl EventHandler {
             lists: Lists::default(),
             result_rooms: ResultRooms::default(),
             follower,
+            looks: Arc::new(Semaphore::new(owner::LOOKS_MAX)),
             wishes,
             desk,
             peers,

@@ -28,8 +28,8 @@ use uuid::Uuid;
 
 use crate::routes::{Input, Replied};
 use crate::{Shared, outage};
-pub(crate) use ahead::Ahead;
 use ahead::Look;
+pub(crate) use ahead::{Ahead, LOOKS_MAX};
 use load::wait_to_try;
 use perform::Outgoing;
 

@@ -52,7 +52,7 @@ impl HandlerService {
         let (mut all, mut told) = (0, 0);
         loop {
             // Who adds shards pauses them as the others are. What is added before these have heard of it is told like them.
-            self.shared.store.leases().await.map_err(store_status)?;
+            self.shared.store.read_shards().await.map_err(store_status)?;
             let shards: Vec<u16> = (all..self.shared.shards.now()).collect();
             let Some(last) = shards.last() else { break };
             // Shard 0 before all others: who adds shards looks there for orders that no shard has carried out.

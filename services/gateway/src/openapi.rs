@@ -24,7 +24,7 @@ const DESCRIPTION: &str = "Tollgate fires events on schedules, as many at once a
 const ID: &str = "^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$";
 const EVENT_ID: &str = "^[A-Za-z0-9_-]{1,80}$";
 const REQUEST_ID: &str = "^[A-Za-z0-9._:-]{1,128}$";
-const RUN_ID: &str = "^([0-9a-f]{2}|[1-9a-f][0-9a-f]{2})-[0-9a-f]{32}$";
+const RUN_ID: &str = "^([0-9a-f]{2}|[1-3][0-9a-f]{2})-[0-9a-f]{32}$";
 
 /// The document.
 pub(crate) fn document(pool: &DescriptorPool, table: &Table) -> Value {

@@ -21,6 +21,9 @@ pub(super) const DELETED: &str = "its schedule was deleted";
 impl Shard {
     /// Takes in one emitted run, unless its schedule has changed since it was emitted.
     pub(super) fn adopt_run(&mut self, mut run: Run, now: Now) {
+        if run.kind == RunKind::Followed {
+            self.followed.insert(run.id, self.pending_commit(), ());
+        }
         if let Some(row) = self.schedules.get(&run.schedule_uid).and_then(|s| s.row.as_ref()) {
             let current = (row.generation, self.events_now(&run, row), row.priority);
             if self.is_withdrawn(&run) {

@@ -78,7 +78,7 @@ impl Shard {
         if self.commits() > looked_at + 1 {
             return TakenUp::Outdated;
         }
-        let is_new = !self.has_been(following.run.id);
+        let is_new = !self.has_been(following.run.id) && !self.followed.contains(&following.run.id);
         if is_new {
             self.specs.keep(vec![following.spec]);
             self.pending.made.insert(following.run.id, following.run.clone());

@@ -70,6 +70,8 @@ pub struct Shard {
     pub(super) listing: Outdated<RunId>,
     /// Ends of runs that are being followed, by their messages.
     pub(super) ends: BTreeSet<Uuid>,
+    /// Runs that followed others, by the commit that took them in; kept as long as a look that missed them may count.
+    pub(super) followed: Outdated<RunId>,
     /// Schedules to be handed over to other shards, in the order of the commits that they wait for.
     pub(super) moves: VecDeque<Move>,
     /// What the next commit says.
@@ -122,6 +124,7 @@ impl Shard {
             revived: Outdated::default(),
             listing: Outdated::default(),
             ends: BTreeSet::new(),
+            followed: Outdated::default(),
             moves: VecDeque::new(),
             pending: Pending::default(),
             minutes: Minutes::new(now),
@@ -150,6 +153,7 @@ impl Shard {
         self.gone.begin_read(self.commits);
         self.revived.begin_read(self.commits);
         self.listing.begin_read(self.commits);
+        self.followed.begin_read(self.commits.saturating_sub(2));
         self.specs.begin_read();
     }
 

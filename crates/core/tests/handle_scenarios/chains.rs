@@ -1,6 +1,6 @@
 //! Ends of runs that another run follows: they are wished once they are durable, by whoever owns the shard, until it is done.
 
-use tollgate_core::handle::control::Control;
+use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::{Context, Following, Options, ShardState, TakenUp};
 use tollgate_core::model::*;
 use tollgate_core::own::{Kept, News, Next, Owner, ReadTurns, Setup, Sizes, Standing};
@@ -126,6 +126,36 @@ fn a_run_that_ends_twice_is_followed_once_however_late_a_look_is_told() {
     assert_eq!(world.shard.follows(third, next, looked_at, world.now), TakenUp::Outdated);
     world.flush();
     assert!(world.store.inbox.contains_key(&third), "somebody is to look anew");
+}
+
+/// The run that follows is over with the commit that makes it, and a read begins: a look that has missed it still counts.
+#[test]
+fn a_run_that_is_over_at_once_does_not_come_again() {
+    let p = policy(1, at_most(2));
+    let mut world = World::with_policy(&p);
+    let s = followed_spec(&p);
+    world.emit(run(&s, START_US, 1), &s);
+    assert_eq!(world.work_off(), 1);
+    let (first, end) = world.ends[0].clone();
+    let next = following(&mut world, &end, &p);
+    world.tell(Control::RunEnded { end });
+    let (second, looked_at) = (world.ends[1].0, world.shard.commits());
+    assert_eq!(world.shard.follows(first, next.clone(), looked_at, world.now), TakenUp::Made);
+    world.shard.control(
+        Message {
+            id: Uuid::from_u128(99),
+            control: Control::CancelRun { run: next.run.id, reason: String::new() },
+        },
+        Context::default(),
+        world.now,
+    );
+    world.settle();
+    assert_eq!((world.shard.commits(), world.row(next.run.id).state), (looked_at + 1, RunState::Cancelled));
+    world.shard.begin_read();
+    assert_eq!(world.shard.follows(second, next.clone(), looked_at, world.now), TakenUp::Known);
+    world.flush();
+    assert_eq!(world.row(next.run.id).state, RunState::Cancelled);
+    assert!(world.take_sends().is_empty() && world.store.inbox.is_empty());
 }
 
 #[test]

@@ -152,7 +152,7 @@ pub fn run(field: &str, text: &str) -> Result<(String, u16, RunId), FieldError> 
             FieldError::new(
                 field,
                 text,
-                "namespaces/{namespace}/runs/{shard}-{run}, shard 2 or 3 and run 32 of 0-9a-f",
+                "namespaces/{namespace}/runs/{shard}-{run}, shard 00 to 3ff and run 32 of 0-9a-f",
             )
         })
 }

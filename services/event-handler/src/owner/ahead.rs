@@ -5,6 +5,9 @@
 //! of the owner has read is not used; where many runs end at once, nothing is read ahead, as the follower reads for many at
 //! once. Not here: what follows ([`Follow`](tollgate_service::follow::Follow)), whether a look still counts (the core).
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::task::JoinHandle;
 use tollgate_core::handle::change::Changes;
 use tollgate_core::handle::control::Control;
@@ -19,6 +22,10 @@ use crate::routes::Input;
 
 /// For how many ends of one commit is looked ahead.
 const ENDS_MAX: usize = 16;
+/// How many looks of a process may be under way at once.
+pub(crate) const LOOKS_MAX: usize = 64;
+/// How long the end of a run waits for its look.
+const LOOK_MAX: Duration = Duration::from_millis(250);
 
 /// A look that may be under way.
 pub(super) struct Look {
@@ -48,9 +55,15 @@ impl Owner {
             return;
         }
         for (message, end) in ends {
+            // All owners of the process share the turns; what gets none is launched as any other.
+            let Ok(turn) = Arc::clone(&self.shared.looks).try_acquire_owned() else { break };
             let (follower, shard, end) = (self.shared.follower.clone(), self.lease.shard, end.clone());
             // What cannot be read is read again, and told, by those who launch it.
-            let look = async move { follower.following(&end, shard).await.ok().flatten() };
+            let look = async move {
+                let found = follower.following(&end, shard).await.ok().flatten();
+                drop(turn);
+                found
+            };
             self.ahead.insert(message, Look { looked_at: commits, found: tokio::spawn(look) });
         }
     }
@@ -65,14 +78,14 @@ impl Owner {
         };
         let (wishes, epoch) = (self.shared.wishes.clone(), self.lease.epoch);
         tokio::spawn(async move {
-            match found.await {
-                Ok(Some(following)) => {
+            match tokio::time::timeout(LOOK_MAX, found).await {
+                Ok(Ok(Some(following))) => {
                     let owner = wish.owner.clone();
                     // An owner that has gone leaves it to its successor, who finds the message.
                     let _gone =
                         owner.send(Input::Ahead(Box::new(Ahead { wish, following, looked_at, epoch })));
                 }
-                Ok(None) | Err(_) => wishes.leave(wish),
+                Ok(Ok(None) | Err(_)) | Err(_) => wishes.leave(wish),
             }
         });
     }
