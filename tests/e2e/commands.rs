@@ -9,6 +9,7 @@ use aws_sdk_sqs::types::{DeleteMessageBatchRequestEntry, Message, SendMessageBat
 use rand::seq::SliceRandom as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tollgate_harness::order::{apply, by_id, command, schedule, schedules};
 use tollgate_harness::resources::{http, next_january, once, policy};
 use tollgate_harness::{
     Cli, Commands, Conduct, Consumer, Database, Emulator, Kind, Releases, Service, wait_for,
@@ -141,40 +142,6 @@ async fn emptied(client: &Client, queue: &str, seconds: u64) {
         (left(client, queue).await == (0, 0)).then_some(())
     })
     .await;
-}
-
-fn command(op: &str, id: &str, more: Value) -> Value {
-    let mut command = json!({"version": 1, "op": op, "id": id, "reply": id});
-    for (name, value) in more.as_object().unwrap() {
-        command[name] = value.clone();
-    }
-    command
-}
-
-/// A schedule that fires in no test, with so many events.
-fn schedule(id: &str, events: u64) -> Value {
-    json!({"schedule": {
-        "id": id, "triggers": [{"at": "2099-01-01T00:00:00Z"}], "events": events,
-        "target": {"pull": {"queue": "nobody"}},
-    }})
-}
-
-fn apply(id: &str, revision: u64, resource: Value) -> Value {
-    command("apply", id, json!({"revision": revision, "resource": resource}))
-}
-
-fn by_id(answers: &[Value]) -> BTreeMap<String, &Value> {
-    answers.iter().map(|answer| (answer["reply"].as_str().unwrap().to_owned(), answer)).collect()
-}
-
-/// The events of each schedule of the namespace, by its id.
-fn schedules(cli: &Cli) -> BTreeMap<String, u64> {
-    let list = cli.json(&["get", "schedules", "--limit", "0"]);
-    let read = |schedule: &Value| {
-        let name = schedule["name"].as_str().unwrap();
-        (name.rsplit('/').next().unwrap().to_owned(), schedule["events"].as_u64().unwrap())
-    };
-    list["schedules"].as_array().unwrap().iter().map(read).collect()
 }
 
 fn named(resource: &str, revision: u64) -> Value {

@@ -1,6 +1,5 @@
 //! Commands from a topic: each op, in any order of partitions; what comes too early waits while others go on.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tollgate_harness::order::{apply, by_id, command, schedule, schedules};
 use tollgate_harness::resources::{http, next_january, once, policy};
 use tollgate_harness::{Cli, Commands, Conduct, Consumer, Database, Kind, Releases, free_port, wait_for};
 
@@ -123,26 +123,6 @@ impl World {
     }
 }
 
-fn command(op: &str, id: &str, more: Value) -> Value {
-    let mut command = json!({"version": 1, "op": op, "id": id, "reply": id});
-    for (name, value) in more.as_object().unwrap() {
-        command[name] = value.clone();
-    }
-    command
-}
-
-/// A schedule that fires in no test, with so many events.
-fn schedule(id: &str, events: u64) -> Value {
-    json!({"schedule": {
-        "id": id, "triggers": [{"at": "2099-01-01T00:00:00Z"}], "events": events,
-        "target": {"pull": {"queue": "nobody"}},
-    }})
-}
-
-fn apply(id: &str, revision: u64, resource: Value) -> Value {
-    command("apply", id, json!({"revision": revision, "resource": resource}))
-}
-
 /// The same, without a wish for an answer.
 fn quiet(mut command: Value) -> Value {
     command.as_object_mut().unwrap().remove("reply");
@@ -153,20 +133,6 @@ fn key_of(command: &Value) -> String {
     let resource = &command["resource"];
     let id = resource.as_str().or_else(|| resource["schedule"]["id"].as_str()).unwrap_or("others");
     id.rsplit('/').next().unwrap().to_owned()
-}
-
-fn by_id(answers: &[Value]) -> BTreeMap<String, Value> {
-    answers.iter().map(|answer| (answer["reply"].as_str().unwrap().to_owned(), answer.clone())).collect()
-}
-
-/// The events of each schedule of the namespace, by its id.
-fn schedules(cli: &Cli) -> BTreeMap<String, u64> {
-    let list = cli.json(&["get", "schedules", "--limit", "0"]);
-    let read = |schedule: &Value| {
-        let name = schedule["name"].as_str().unwrap();
-        (name.rsplit('/').next().unwrap().to_owned(), schedule["events"].as_u64().unwrap())
-    };
-    list["schedules"].as_array().unwrap().iter().map(read).collect()
 }
 
 async fn every_op_of_a_topic_is_carried_out(kind: Kind) {

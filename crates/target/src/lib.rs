@@ -37,7 +37,7 @@ pub use address::{Network, PrivateAddresses};
 pub use check::{DEADLINE_MAX_MS, check_header, check_target};
 pub use cloud_event::{CONTENT_TYPE, rfc3339};
 #[cfg(feature = "kafka")]
-pub use kafka::kafka_client;
+pub use kafka::{kafka_client, kafka_producer};
 pub use leave::{Leave, Withheld};
 pub use list::{ListClient, NoPage, Page, PageAsk, next_url, with_parameter};
 pub use look::{Fault, Look};

@@ -68,7 +68,7 @@ async fn each_bad_message_is_told_and_does_nothing(kind: Kind) {
         ("missing", "NOT_FOUND", "", "schedules/missing does not exist"),
         ("event", "NOT_FOUND", "", ""),
     ] {
-        let answer = answers[id];
+        let answer = &answers[id];
         let error = &answer["error"];
         assert_eq!(
             (answer["outcome"].as_str(), error["status"].as_str()),
@@ -135,7 +135,7 @@ async fn the_namespace_and_the_rights_are_the_queues_own(kind: Kind) {
         ("lacks", "lacks the scope schedule:write"),
         ("foreign", "namespace"),
     ] {
-        let answer = answers[id];
+        let answer = &answers[id];
         assert_eq!(answer["outcome"], "REFUSED", "{answer}");
         assert!(answer["error"]["message"].as_str().unwrap().contains(part), "{part}: {answer}");
     }

@@ -2,7 +2,7 @@
 //!
 //! - [`process`], [`kernel`]: a child process, and what the kernel knows of it; [`Serve`]: `tollgate serve` as one.
 //! - [`Service`]: a process that serves, and its API; [`Cli`]: the client commands.
-//! - [`Commands`]: a process that takes commands from queues.
+//! - [`Commands`], [`order`]: a process that takes commands from queues; commands as messages have them.
 //! - [`Database`]: an empty SQLite file or PostgreSQL database; [`postgres`]: a server of one's own.
 //! - [`Consumer`], [`SqsConsumer`]: take events, check their form, count distinct events in flight, release by gRPC.
 //! - [`http`], [`sqs`], [`event`]: what a sink is made of that keeps its own books.
@@ -22,6 +22,7 @@ mod database;
 pub mod http;
 pub mod kernel;
 pub mod machine;
+pub mod order;
 pub mod postgres;
 pub mod process;
 pub mod proxy;

@@ -29,7 +29,28 @@ pub(super) fn config(servers: &str, connect_timeout: Duration) -> ClientConfig {
     config
 }
 
+/// What a producer is told besides. Each request has one record, as brokers judge all records of one together.
+pub(super) fn writes(config: &mut ClientConfig) {
+    for (name, value) in [
+        ("acks", "all"),
+        ("enable.idempotence", "true"),
+        ("batch.num.messages", "1"),
+        ("linger.ms", "0"),
+        // As the producers of Java have it, so that a key of theirs is in the same partition.
+        ("partitioner", "murmur2_random"),
+    ] {
+        config.set(name, value);
+    }
+}
+
 /// The same for brokers that the operator names, and of which nothing is a user's: no address is guarded.
 pub fn kafka_client(servers: &[String]) -> ClientConfig {
     config(&servers.join(","), CONNECT_MAX)
+}
+
+/// As [`kafka_client`], of a producer.
+pub fn kafka_producer(servers: &[String]) -> ClientConfig {
+    let mut config = kafka_client(servers);
+    writes(&mut config);
+    config
 }

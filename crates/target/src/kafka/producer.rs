@@ -71,14 +71,8 @@ impl ClusterKey {
 /// What a producer is told.
 pub(super) fn config(key: &ClusterKey, round: usize, connect_timeout: Duration) -> ClientConfig {
     let mut config = plain::config(&key.part(round), connect_timeout);
+    plain::writes(&mut config);
     for (name, value) in [
-        ("acks", "all"),
-        ("enable.idempotence", "true"),
-        // Brokers judge all records of a request together: see above.
-        ("batch.num.messages", "1"),
-        ("linger.ms", "0"),
-        // As the producers of Java have it, so that a key of theirs is in the same partition.
-        ("partitioner", "murmur2_random"),
         ("message.timeout.ms", &key.patience_ms.to_string()),
         ("request.timeout.ms", &key.patience_ms.min(REPLICAS_MS).to_string()),
         ("message.max.bytes", &(RECORD_MAX_BYTES + 64 * 1024).to_string()),

@@ -65,14 +65,8 @@ impl ClientContext for Quiet {
 }
 
 fn config(kafka: &KafkaConfig) -> ClientConfig {
-    let mut config = tollgate_target::kafka_client(&kafka.bootstrap_servers);
+    let mut config = tollgate_target::kafka_producer(&kafka.bootstrap_servers);
     for (name, value) in [
-        ("acks", "all"),
-        ("enable.idempotence", "true"),
-        ("batch.num.messages", "1"),
-        ("linger.ms", "0"),
-        // As the producers of Java have it, so that a key of theirs is in the same partition.
-        ("partitioner", "murmur2_random"),
         ("message.max.bytes", RECORD_MAX_BYTES),
         // What its sender has compressed may be too large otherwise.
         ("compression.type", "lz4"),
