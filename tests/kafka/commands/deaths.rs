@@ -1,5 +1,7 @@
 //! What breaks while commands come from a topic: processes die, take each other's place, and the service is away.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 on_both_stores!(a_death_in_a_flood_loses_nothing);

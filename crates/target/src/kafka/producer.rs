@@ -73,13 +73,13 @@ pub(super) fn config(key: &ClusterKey, round: usize, connect_timeout: Duration) 
     let mut config = plain::config(&key.part(round), connect_timeout);
     plain::writes(&mut config);
     for (name, value) in [
+        ("queue.buffering.max.messages", RECORDS_MAX),
+        ("queue.buffering.max.kbytes", KILOBYTES_MAX),
         ("message.timeout.ms", &key.patience_ms.to_string()),
         ("request.timeout.ms", &key.patience_ms.min(REPLICAS_MS).to_string()),
         ("message.max.bytes", &(RECORD_MAX_BYTES + 64 * 1024).to_string()),
         ("retry.backoff.ms", &verdict::RETRY_MS.to_string()),
         ("retry.backoff.max.ms", &verdict::RETRY_MS.to_string()),
-        ("queue.buffering.max.messages", RECORDS_MAX),
-        ("queue.buffering.max.kbytes", KILOBYTES_MAX),
     ] {
         config.set(name, value);
     }
