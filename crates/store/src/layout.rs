@@ -55,8 +55,10 @@ pub struct ShardFill {
 pub trait LayoutStore: Send + Sync {
     /// How many there are: the value that is kept up to date.
     fn shard_count(&self) -> ShardCount;
-    /// Asks the store how many there are. Waits for whoever is adding some.
+    /// Asks the store how many there are.
     async fn read_shards(&self) -> Result<u16, StoreError>;
+    /// The same, once nobody is adding any: for whoever must reach all of them.
+    async fn settled_shards(&self) -> Result<u16, StoreError>;
     /// Makes `to` of them, from now on, and answers how many there were. Those that are new have no owner, and are paused as the
     /// others are. Where there are so many already nothing is done, and nothing is noted. What the audit entry says of the two
     /// numbers comes from here.

@@ -51,8 +51,11 @@ impl HandlerService {
         let id = later_than(self.shared.pause_order().await);
         let (mut all, mut told) = (0, 0);
         loop {
-            // Who adds shards pauses them as the others are. What is added before these have heard of it is told like them.
-            self.shared.store.read_shards().await.map_err(store_status)?;
+            // Who adds shards pauses them as the others are. What is added before these have heard of it is told like them. An
+            // order to stop waits for nobody who adds some, but for the last look.
+            let store = &self.shared.store;
+            let read = if all == 0 { store.read_shards().await } else { store.settled_shards().await };
+            read.map_err(store_status)?;
             let shards: Vec<u16> = (all..self.shared.shards.now()).collect();
             let Some(last) = shards.last() else { break };
             // Shard 0 before all others: who adds shards looks there for orders that no shard has carried out.

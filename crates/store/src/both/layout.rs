@@ -20,6 +20,11 @@ impl<D: Driver> LayoutStore for D {
     }
 
     async fn read_shards(&self) -> Result<u16, StoreError> {
+        let rows: Vec<(i32,)> = self.rows(Whom::Roles, Ask::new(sql!("layout_read"))).await?;
+        Ok(self.shards().learn(&rows.into_iter().map(|(shards,)| shards).collect::<Vec<_>>()))
+    }
+
+    async fn settled_shards(&self) -> Result<u16, StoreError> {
         let rows: Vec<(i32,)> = self.rows(Whom::Roles, Ask::new(sql!("layout_share"))).await?;
         Ok(self.shards().learn(&rows.into_iter().map(|(shards,)| shards).collect::<Vec<_>>()))
     }

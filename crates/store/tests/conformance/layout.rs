@@ -142,6 +142,23 @@ pub(crate) async fn new_shards_are_paused_as_the_others_are(place: &Place) {
     assert!(store.inbox(67, 100).await.unwrap().is_empty());
 }
 
+/// Whoever must reach all shards waits for who adds some; whoever only asks does not.
+pub(crate) async fn the_last_look_waits_for_who_adds_shards(place: &Place) {
+    let store = place.open().await;
+    assert_eq!((store.read_shards().await.unwrap(), store.settled_shards().await.unwrap()), (64, 64));
+    if !place.is_postgres() {
+        return;
+    }
+    let mut adder = place.postgres_connection().await;
+    sqlx::raw_sql("BEGIN; UPDATE shard_layout SET shards = 65").execute(&mut adder).await.unwrap();
+    assert_eq!(store.read_shards().await.unwrap(), 64);
+    let mut look = std::pin::pin!(store.settled_shards());
+    let early = tokio::time::timeout(std::time::Duration::from_millis(300), &mut look).await;
+    assert!(early.is_err(), "{early:?}");
+    sqlx::raw_sql("COMMIT").execute(&mut adder).await.unwrap();
+    assert_eq!(look.await.unwrap(), 65);
+}
+
 pub(crate) async fn what_lives_in_each_shard_is_counted(place: &Place) {
     let store = place.open().await;
     store.add_shards(70, audit("shards")).await.unwrap();

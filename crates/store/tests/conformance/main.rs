@@ -123,7 +123,7 @@ conformance! {
         schedules_are_counted_as_far_as_asked events_that_have_not_started_are_counted;
     layout: shards_are_added_and_all_learn_of_it shards_are_added_once_and_none_is_taken_away
         shards_are_added_in_the_middle_of_other_writes new_shards_are_paused_as_the_others_are
-        what_lives_in_each_shard_is_counted;
+        what_lives_in_each_shard_is_counted the_last_look_waits_for_who_adds_shards;
     shard: takeover_race_has_one_winner takeover_of_a_row_that_moved_fails give_up_fences_the_former_owner
         wrong_lease_is_fenced lease_from_oneself_fences_the_one_before
         failed_commit_writes_nothing commits_of_many_shards_at_once_stand_or_fall_alone members_come_and_go;
