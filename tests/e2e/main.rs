@@ -40,6 +40,7 @@ mod many;
 mod metrics;
 mod mistakes;
 mod more_shards;
+mod moves;
 mod neighbours;
 mod open_files;
 mod operation_files;

@@ -5,7 +5,7 @@ mod others;
 mod wrong;
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -426,9 +426,14 @@ impl Log {
     }
 }
 
+/// The program with fault points.
+fn faults_binary() -> Result<PathBuf> {
+    Ok(std::env::var_os("TOLLGATE_FAULTS_BIN").context("TOLLGATE_FAULTS_BIN is not set")?.into())
+}
+
 /// The point between the commit of a change and its message that the binary has.
 fn change_point() -> Result<Option<&'static str>> {
-    let path = std::env::var_os("TOLLGATE_FAULTS_BIN").context("TOLLGATE_FAULTS_BIN is not set")?;
+    let path = faults_binary()?;
     let binary = std::fs::read(&path).with_context(|| format!("{}", path.display()))?;
     let finds = |point: &&str| binary.windows(point.len()).any(|part| part == point.as_bytes());
     Ok(CHANGE_POINTS.into_iter().find(finds))

@@ -13,7 +13,7 @@ pub(crate) use fault::{Fault, Loss};
 use tollgate_harness::proxy::Mode;
 
 /// Where the product can be ended at once, by name.
-pub(crate) const POINTS: [&str; 27] = [
+pub(crate) const POINTS: [&str; 29] = [
     "store.fence.before",
     "store.fence.after",
     "store.commit.before",
@@ -28,6 +28,8 @@ pub(crate) const POINTS: [&str; 27] = [
     "handler.release.after",
     "handler.handover.before",
     "handler.follow.before",
+    "handler.move.before",
+    "handler.move.after",
     "handler.handover.after",
     "emitter.emit.before",
     "emitter.emit.after",
@@ -90,6 +92,8 @@ impl Order {
             Fault::Clock { victim: None, length: self.ms(1_500..4_000) },
             self.limit(false),
             self.limit(true),
+            self.shards(),
+            self.shards(),
             Fault::Cancel { lane: self.random.random_range(0..6), after: self.ms(20..400) },
         ];
         let longer = self.ms(1_000..3_000) + self.world.lease;
@@ -114,7 +118,9 @@ impl Order {
         for _ in 0..POINTS.len().div_ceil(3) {
             let point = self.point();
             // Few come by those of the emitter, of lists and of the master.
-            let often = (point.starts_with("handler.") && !point.starts_with("handler.list."))
+            let often = (point.starts_with("handler.")
+                && !point.starts_with("handler.list.")
+                && !point.starts_with("handler.move."))
                 || point.starts_with("store.");
             let pass = self.random.random_range(1..if often { 6 } else { 2 });
             faults.push(Fault::KillAt { victim: self.victim(), point, pass, down: self.ms(100..1_500) });
@@ -181,6 +187,12 @@ impl Order {
         Fault::Limit { lower: self.lower, victim: moving.then(|| self.victim()) }
     }
 
+    /// More, or fewer; in either case most of what there is belongs elsewhere.
+    fn shards(&mut self) -> Fault {
+        let to = *[16, 48, 64, 96, 128].choose(&mut self.random).unwrap_or(&64);
+        Fault::Shards { to, length: self.ms(4_000..8_000) }
+    }
+
     fn point(&mut self) -> &'static str {
         if self.points.is_empty() {
             self.points = POINTS.to_vec();
@@ -234,7 +246,7 @@ mod tests {
         for point in POINTS {
             assert!(kinds.contains(&format!("kill at {point}")), "{point}");
         }
-        assert_eq!(kinds.len(), POINTS.len() + 36, "{kinds:#?}");
+        assert_eq!(kinds.len(), POINTS.len() + 37, "{kinds:#?}");
     }
 
     #[test]

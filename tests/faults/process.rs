@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(25);
 /// One process of the service, or the place of one that is down.
 pub(crate) struct Process {
     number: usize,
-    store: String,
+    pub(crate) store: String,
     port: u16,
     advertise: String,
     lease: Duration,

@@ -23,6 +23,8 @@ use crate::rows::{
 pub(crate) struct Expected {
     pub(crate) uid: Uuid,
     pub(crate) generation: i64,
+    /// The queue shard in which it must still live, where that counts.
+    pub(crate) shard: Option<u16>,
     /// For the error: kind and name.
     pub(crate) what: String,
 }
@@ -113,8 +115,8 @@ impl PlanBatch {
 
     fn push(&mut self, write: PlanWrite) -> Result<Option<crate::plan::Audit>, StoreError> {
         let audit = match write {
-            PlanWrite::PutSchedule { schedule, expected_generation, children, shard, audit } => {
-                self.put_schedule(*schedule, expected_generation, children, shard)?;
+            PlanWrite::PutSchedule { schedule, expected_generation, lived_in, children, shard, audit } => {
+                self.put_schedule(*schedule, (expected_generation, lived_in), children, shard)?;
                 audit
             }
             PlanWrite::DeleteSchedule { uid, name, expected_generation, audit } => {
@@ -196,7 +198,9 @@ impl PlanBatch {
             specs: Vec::with_capacity(users.len()),
         };
         for CalendarUser { schedule, expected_generation, shard, audit } in users {
-            step.users.push(Expected::new(schedule.uid, expected_generation, "schedule", &schedule.id));
+            let expected = Expected::new(schedule.uid, expected_generation, "schedule", &schedule.id);
+            // Other dates do not move it.
+            step.users.push(Expected { shard: Some(shard), ..expected });
             step.specs.push(SpecRow::new(&schedule, shard)?);
             step.rewritten.push(RewrittenRow::new(*schedule)?);
             self.audit.push(AuditRow::new(&audit)?);
@@ -208,7 +212,7 @@ impl PlanBatch {
     fn put_schedule(
         &mut self,
         schedule: Schedule,
-        expected_generation: Option<i64>,
+        (expected_generation, lived_in): (Option<i64>, Option<u16>),
         children: Vec<Child>,
         shard: u16,
     ) -> Result<(), StoreError> {
@@ -243,7 +247,8 @@ impl PlanBatch {
         match expected_generation {
             None => step.created.push(row),
             Some(generation) => {
-                step.expected.push(Expected::new(row.uid, generation, "schedule", &row.id));
+                let expected = Expected::new(row.uid, generation, "schedule", &row.id);
+                step.expected.push(Expected { shard: lived_in, ..expected });
                 step.replaced.push(row);
             }
         }
@@ -253,7 +258,7 @@ impl PlanBatch {
 
 impl Expected {
     fn new(uid: Uuid, generation: i64, kind: &str, name: &str) -> Self {
-        Self { uid, generation, what: format!("{kind} {name:?}") }
+        Self { uid, generation, shard: None, what: format!("{kind} {name:?}") }
     }
 }
 
@@ -263,7 +268,7 @@ pub(crate) fn judge_generations<'a>(
     found: &[(Uuid, i64)],
 ) -> Result<(), StoreError> {
     let found: BTreeMap<Uuid, i64> = found.iter().copied().collect();
-    for Expected { uid, generation, what } in expected {
+    for Expected { uid, generation, what, .. } in expected {
         match found.get(uid) {
             None => return Err(StoreError::NotFound { what: what.clone() }),
             Some(now) if now != generation => {
@@ -271,6 +276,22 @@ pub(crate) fn judge_generations<'a>(
                 return Err(StoreError::Conflict { what });
             }
             Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether all schedules still live in the queue shards that are expected: those of them `found` are there.
+pub(crate) fn judge_homes<'a>(
+    expected: impl IntoIterator<Item = &'a Expected>,
+    found: &BTreeMap<Uuid, i32>,
+) -> Result<(), StoreError> {
+    for Expected { uid, shard, what, .. } in expected {
+        if let (Some(shard), Some(now)) = (shard, found.get(uid))
+            && i32::from(*shard) != *now
+        {
+            let what = format!("{what} has moved to another queue shard meanwhile");
+            return Err(StoreError::Conflict { what });
         }
     }
     Ok(())

@@ -15,6 +15,7 @@ use crate::items::ItemStore;
 use crate::layout::LayoutStore;
 use crate::listing::ListingStore;
 use crate::minutes::MinuteStore;
+use crate::moves::MoveStore;
 use crate::{CommitError, StoreError};
 
 /// Everything that a shard's owner keeps in memory, as of one moment.
@@ -80,7 +81,7 @@ pub struct Inbox {
 /// The handler's part of a store. All but [`HandleStore::post`] and the reads go through the fence.
 #[async_trait]
 pub trait HandleStore:
-    AttemptStore + MinuteStore + ItemStore + LayoutStore + ListingStore + Send + Sync
+    AttemptStore + MinuteStore + ItemStore + LayoutStore + ListingStore + MoveStore + Send + Sync
 {
     /// All shards' rows, in order.
     async fn leases(&self) -> Result<Vec<Lease>, StoreError>;

@@ -34,7 +34,7 @@ impl Installation {
         id: Uuid,
         secret: Vec<u8>,
         shards: i32,
-        now: &[i32],
+        now: &[(i32, i32)],
     ) -> Option<(Self, ShardCount)> {
         let installation = Self::read(id, secret, shards)?;
         let count = ShardCount::new(installation.shards);

@@ -52,6 +52,7 @@ pub mod layout;
 pub mod listing;
 pub mod look_up;
 pub mod minutes;
+pub mod moves;
 pub mod plan;
 pub mod postgres;
 pub mod quota;

@@ -48,6 +48,8 @@ pub enum PlanWrite {
         schedule: Box<Schedule>,
         /// The generation that it replaces.
         expected_generation: Option<i64>,
+        /// The queue shard in which it lived when it was read, which it may have left since; none for a new one.
+        lived_in: Option<u16>,
         /// Its index entries; replaces all earlier ones and keeps the registry of launch expressions.
         children: Vec<Child>,
         /// The queue shard that owns its runs: gets the new generation's run spec.

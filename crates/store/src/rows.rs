@@ -15,6 +15,7 @@ mod items;
 mod key;
 mod load;
 mod minute;
+mod moves;
 mod plan;
 mod request;
 mod result;
@@ -39,12 +40,16 @@ pub(crate) use emit::{
 pub(crate) use ended::{EndedPage, EndedRecord, SPAN};
 pub(crate) use handle::{
     BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, PolicyBody, ScheduleBody,
-    ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, pause, read_spec,
+    ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, pause, policy_body,
+    read_spec,
 };
 pub(crate) use items::{ItemPageRow, SubmissionRow, stored_items, take_payload, with_payload};
 pub(crate) use key::KeyRecord;
 pub(crate) use load::{Assembly, Untaken, read_inbox};
 pub(crate) use minute::{MinuteRecord, StepRow};
+pub(crate) use moves::{
+    HeldLeaseRow, MovedHomeRow, MovedPolicyRow, MovedRunRow, MovedScheduleRow, MovingScheduleRow, OpenRunRow,
+};
 pub(crate) use plan::{
     AuditRow, ChildRow, CountRow, KeyRow, LaneRow, NoticeKey, NoticeRow, OutboxRow, PolicyNew, PolicyRow,
     Registry, ScheduleNew, ScheduleRow, SpecRow, audit, id_range, outbox_page, read_schedule,
@@ -80,6 +85,11 @@ pub(crate) const TABLES: &[Table] = &[
     LinkRow::TABLE,
     MessageRow::TABLE,
     MinuteRecord::TABLE,
+    MovedHomeRow::TABLE,
+    MovedPolicyRow::TABLE,
+    MovedRunRow::TABLE,
+    MovedScheduleRow::TABLE,
+    MovingScheduleRow::TABLE,
     NoticeKey::TABLE,
     NoticeRow::TABLE,
     OutboxRow::TABLE,

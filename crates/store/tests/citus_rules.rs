@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate_store::columns::{Dialect, compose};
 
-const HOT: [&str; 17] = [
+const HOT: [&str; 19] = [
     "queue_shards",
     "shard_inbox",
     "shard_policies",
@@ -28,6 +28,8 @@ const HOT: [&str; 17] = [
     "item_runs",
     "unstarted_events",
     "event_results",
+    "moved_homes",
+    "moved_runs",
 ];
 
 /// Clocks, chance, sequences and messages between sessions: no statement and no migration may have them.

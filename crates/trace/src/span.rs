@@ -59,7 +59,7 @@ pub(crate) fn emit(run: &Run, began_us: i64, ended_us: i64) -> SpanData {
     span.attributes = vec![
         KeyValue::new("tollgate.namespace", run.namespace.clone()),
         KeyValue::new("tollgate.schedule", run.schedule_id.clone()),
-        KeyValue::new("tollgate.run", format!("{:02x}-{}", run.shard, run.id)),
+        KeyValue::new("tollgate.run", format!("{:02x}-{}", run.named_shard(), run.id)),
         KeyValue::new("tollgate.events", i64::from(run.events)),
     ];
     span

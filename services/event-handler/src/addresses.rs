@@ -1,14 +1,35 @@
 //! Decides which event a caller means.
 //!
 //! In: a name or a bare id. Out: the queue shard, run and index, once the id's seal and the shard's number are those of this
-//! installation. Invariant: the store is asked only where an id names a shard that this process does not know yet.
+//! installation. Invariant: the store is asked only where an id names a shard that this process does not know yet, and where a run
+//! is not found: it may have moved.
 
 use tollgate_auth::{Access, Aim, EventRefusal, NamedId};
+use tollgate_core::model::EventRef;
 use tollgate_service::status::status as store_status;
+use tollgate_store::StoreError;
 use tonic::Status;
 
 use crate::Shared;
-use crate::answers::{Addressed, Released};
+use crate::answers::Released;
+
+/// A request for one event that has been understood.
+pub(crate) struct Addressed {
+    /// With the shard in which it lives.
+    pub(crate) event: EventRef,
+    /// The shard that its id has.
+    pub(crate) named_shard: u16,
+    pub(crate) namespace: Option<String>,
+    /// Whether the caller left the token out: what other processes are told has it.
+    pub(crate) by_key: bool,
+}
+
+impl Addressed {
+    /// The event that its id names.
+    pub(crate) fn named(&self) -> EventRef {
+        EventRef { shard: self.named_shard, ..self.event }
+    }
+}
 
 impl Shared {
     /// Whether there is such a queue shard: others may have been added since this process looked.
@@ -30,7 +51,8 @@ impl Shared {
         field: &str,
         name: &str,
     ) -> Result<Addressed, Released> {
-        let at = self.named_event(by, field, name)?;
+        let mut at = self.named_event(by, field, name)?;
+        at.event.shard = self.moved.lives(at.named_shard, at.event.run);
         if !self.has_shard(at.event.shard).await.map_err(Released::Failed)? {
             return Err(Released::Unknown(format!("{field}: {name:?} is not an event of this installation")));
         }
@@ -56,6 +78,37 @@ impl Shared {
                 (self.keyring.open(&id).map_err(unknown)?, false)
             }
         };
-        Ok(Addressed { event, namespace: named.namespace, by_key })
+        Ok(Addressed { event, named_shard: event.shard, namespace: named.namespace, by_key })
+    }
+
+    /// Whether the event's run has moved from where it was thought to be; the address is put right then.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) async fn has_moved(&self, at: &mut Addressed) -> Result<bool, StoreError> {
+        let to = self.moved_to((at.named_shard, at.event.shard), at.event.run).await?;
+        at.event.shard = to.unwrap_or(at.event.shard);
+        Ok(to.is_some())
+    }
+
+    /// The address of an event that another process asks for. Where no owner here has the shard in which it was thought to be, the
+    /// store may know better; where it does not answer, the other process finds another way.
+    pub(crate) async fn forwarded(&self, mut at: Addressed) -> Addressed {
+        if !self.peers.routes().owns(at.event.shard) {
+            let _moved = Box::pin(self.has_moved(&mut at)).await;
+        }
+        at
+    }
+
+    /// The address where the event's run is by now, as far as the store knows of it at all: for people.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) async fn present(&self, mut at: Addressed) -> Result<Addressed, Status> {
+        let known = self.people.runs(at.event.shard, &[at.event.run]).await.map_err(store_status)?;
+        if known.is_empty() {
+            self.has_moved(&mut at).await.map_err(store_status)?;
+        }
+        Ok(at)
     }
 }

@@ -17,6 +17,7 @@ use tollgate_store::look_up::LookUpStore;
 use tonic::Status;
 
 use crate::Shared;
+use crate::addresses::Addressed;
 use crate::by_key::has_changed;
 use crate::peers::Asked;
 use crate::routes::{Input, Replied};
@@ -26,14 +27,6 @@ pub(crate) use wire::{extended_from_wire, extended_to_wire, released_from_wire, 
 const ASKED_MAX: u32 = 3;
 /// How often a release is put into the inbox of a shard that changes hands meanwhile.
 const POSTED_MAX: u32 = 3;
-
-/// A request for one event that has been understood.
-pub(crate) struct Addressed {
-    pub(crate) event: EventRef,
-    pub(crate) namespace: Option<String>,
-    /// Whether the caller left the token out: what other processes are told has it.
-    pub(crate) by_key: bool,
-}
 
 /// What a release came to, before it is put into the form of the call.
 pub(crate) enum Released {
@@ -48,7 +41,7 @@ pub(crate) enum Released {
 impl Shared {
     /// The name by which another process knows what a caller has addressed; none where that is what the caller gave.
     fn completed(&self, at: &Addressed) -> Option<String> {
-        let id = at.by_key.then(|| self.keyring.id(at.event))?;
+        let id = at.by_key.then(|| self.keyring.id(at.named()))?;
         Some(match &at.namespace {
             Some(namespace) => names::of_event(namespace, id.as_str()),
             None => id.into(),
@@ -97,23 +90,17 @@ impl Shared {
         access: &Access,
         mut request: v1::ReleaseTokenRequest,
     ) -> Result<Released, Released> {
-        let (at, release) = self.understand(access, &request).await?;
+        let (mut at, release) = self.understand(access, &request).await?;
         let _room = self.result_rooms.take(&at, &release).await;
         if let Some(completed) = self.completed(&at) {
             request.name = completed;
         }
-        // What is boxed here and below is rare and far larger than the rest, for which each of a thousand releases would
-        // have room.
-        let released = match self.release_anywhere(&request, &at, &release).await {
-            Asked::Answer(replied) => self.replied(&at, replied).await,
-            Asked::Nobody => Box::pin(self.post_release(&request, &at, release)).await,
-            Asked::Unclear if is_repeatable(&release) => {
-                Box::pin(self.post_release(&request, &at, release)).await
-            }
-            Asked::Unclear => Err(Released::Failed(Status::unavailable(
-                "the event's handler did not answer; try again, with the attempt",
-            ))),
-        };
+        let mut released = self.release_at(&request, &at, &release).await;
+        while matches!(released, Err(Released::Unknown(_)))
+            && Box::pin(self.has_moved(&mut at)).await.map_err(failed)?
+        {
+            released = self.release_at(&request, &at, &release).await;
+        }
         if at.by_key
             && let Ok(Released::Status(response)) = &released
             && has_changed(response)
@@ -123,12 +110,33 @@ impl Shared {
         released
     }
 
+    /// Carries it out where the event is thought to be.
+    async fn release_at(
+        &self,
+        request: &v1::ReleaseTokenRequest,
+        at: &Addressed,
+        release: &Release,
+    ) -> Result<Released, Released> {
+        // What is boxed here and below is rare and far larger than the rest, for which each of a thousand releases would
+        // have room.
+        match self.release_anywhere(request, at, release).await {
+            Asked::Answer(replied) => self.replied(at, replied).await,
+            Asked::Nobody => Box::pin(self.post_release(request, at, release.clone())).await,
+            Asked::Unclear if is_repeatable(release) => {
+                Box::pin(self.post_release(request, at, release.clone())).await
+            }
+            Asked::Unclear => Err(Released::Failed(Status::unavailable(
+                "the event's handler did not answer; try again, with the attempt",
+            ))),
+        }
+    }
+
     /// What an owner's answer is to the caller.
     async fn replied(&self, at: &Addressed, replied: Replied) -> Result<Released, Released> {
         match replied {
             Replied::Answer(Answer::NotHeld) => Box::pin(self.ended(at)).await,
             Replied::Answer(answer) => answered(answer),
-            Replied::Foreign => Err(unknown(at.event)),
+            Replied::Foreign => Err(unknown(at.named())),
             Replied::TryAgain => Err(Released::Failed(Status::unavailable(
                 "the store did not confirm the release; try again, with the attempt",
             ))),
@@ -269,10 +277,10 @@ impl Shared {
                 "its token had been reclaimed and the event closed as LOST".to_owned(),
             ),
             Some(outcome) => status(v1::ReleaseStatus::Late, format!("it had ended before: {outcome:?}")),
-            // Its owner has passed the run over, as a row of it is corrupt.
+            // It has just moved to this owner, or has been passed over, as a row of it is corrupt.
             None if has_row(store, event).await? => {
                 return Err(Released::Failed(Status::unavailable(
-                    "the event's run cannot be read: nothing is recorded; GetHandlerStatus names the corrupt row",
+                    "the event's owner does not know its run as yet; try again. GetHandlerStatus names what cannot be read",
                 )));
             }
             None => {
@@ -303,11 +311,17 @@ impl Shared {
         access: &Access,
         mut request: v1::ExtendTokenRequest,
     ) -> Result<v1::ExtendTokenResponse, Status> {
-        let (at, ttl_ms) = self.understand_extend(access, &request).await?;
+        let (mut at, ttl_ms) = self.understand_extend(access, &request).await?;
         if let Some(completed) = self.completed(&at) {
             request.name = completed;
         }
-        match self.extend_anywhere(&request, &at, ttl_ms).await {
+        let mut extended = self.extend_anywhere(&request, &at, ttl_ms).await;
+        while matches!(extended, Some(Replied::Answer(Answer::NotHeld)))
+            && Box::pin(self.has_moved(&mut at)).await.map_err(store_status)?
+        {
+            extended = self.extend_anywhere(&request, &at, ttl_ms).await;
+        }
+        match extended {
             Some(Replied::Answer(Answer::Extended { remaining_ms })) => {
                 if at.by_key {
                     Box::pin(self.note_by_key(access, &at, "extend")).await;
@@ -317,11 +331,17 @@ impl Shared {
             Some(Replied::Answer(Answer::Late)) => Err(Status::failed_precondition(
                 "the event is in flight under a later attempt, or waits for one",
             )),
-            Some(Replied::Foreign) => Err(unknown(at.event).into_status()),
+            Some(Replied::Foreign) => Err(unknown(at.named()).into_status()),
             Some(Replied::TryAgain) => {
                 Err(Status::unavailable("the store did not confirm the heartbeat; try again"))
             }
-            Some(_) => Err(Status::failed_precondition("the event holds no token")),
+            Some(_) => {
+                // One that has just moved to its owner, which does not know it as yet.
+                if has_row(&*self.people, at.event).await.map_err(Released::into_status)? {
+                    return Err(Status::unavailable("the event's owner does not know it as yet; try again"));
+                }
+                Err(Status::failed_precondition("the event holds no token"))
+            }
             None => Err(Status::unavailable("the handler that owns the event does not answer; try again")),
         }
     }
@@ -425,8 +445,11 @@ impl Released {
 async fn run_of(store: &dyn LookUpStore, at: &Addressed) -> Result<Run, Released> {
     let event = at.event;
     let runs = store.runs(event.shard, &[event.run]).await.map_err(failed)?;
-    let own = |run: &Run| at.namespace.as_ref().is_none_or(|given| *given == run.namespace);
-    runs.into_iter().next().filter(own).ok_or_else(|| unknown(event))
+    let own = |run: &Run| {
+        run.named_shard() == at.named_shard
+            && at.namespace.as_ref().is_none_or(|given| *given == run.namespace)
+    };
+    runs.into_iter().next().filter(own).ok_or_else(|| unknown(at.named()))
 }
 
 /// Whether the store has a token of the event.

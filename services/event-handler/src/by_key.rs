@@ -17,7 +17,7 @@ use tollgate_store::plan::Audit;
 use uuid::Uuid;
 
 use crate::Shared;
-use crate::answers::Addressed;
+use crate::addresses::Addressed;
 
 /// How long an entry may take: an audit log that is locked keeps nobody from releasing.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ impl Shared {
                 runs.into_iter().next().map(|run| run.namespace).unwrap_or_default()
             }
         };
-        let sealed = self.keyring.id(event);
+        let sealed = self.keyring.id(at.named());
         let id = EventId::without_seal(sealed.as_str()).unwrap_or_default();
         let audit = Audit {
             id: Uuid::now_v7(),

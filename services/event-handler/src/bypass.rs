@@ -13,7 +13,8 @@ use tollgate_store::look_up::LookUpStore;
 use tonic::Status;
 
 use crate::Stores;
-use crate::answers::{Addressed, Released};
+use crate::addresses::Addressed;
+use crate::answers::Released;
 
 /// Turns of a kind at once.
 const AT_ONCE: usize = 4;
@@ -93,7 +94,7 @@ mod tests {
 
     fn of(namespace: &str) -> Addressed {
         let event = EventRef { shard: 5, run: RunId::default(), index: 0 };
-        Addressed { event, namespace: Some(namespace.to_owned()), by_key: false }
+        Addressed { event, named_shard: 5, namespace: Some(namespace.to_owned()), by_key: false }
     }
 
     fn is_told(refused: Result<Turn<'_>, Released>) -> bool {

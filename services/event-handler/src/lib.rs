@@ -20,6 +20,8 @@ mod items;
 mod lists;
 mod membership;
 mod minutes;
+mod moved;
+mod moves;
 mod news;
 mod notes;
 mod outage;
@@ -67,6 +69,8 @@ use follows::{Wish, Wishes};
 use items::Items;
 use lists::Lists;
 use minutes::MinuteBook;
+use moved::MovedRuns;
+use moves::Moves;
 use payloads::Payloads;
 use queries::EndedBadly;
 use results::ResultRooms;
@@ -168,6 +172,10 @@ pub(crate) struct Shared {
     pub(crate) drift: DriftWatch,
     /// Turns of shards that have much to take in.
     pub(crate) turns: ReadTurns,
+    /// Runs that have moved since they were made.
+    pub(crate) moved: MovedRuns,
+    /// What owners are to give away.
+    pub(crate) moves: Moves,
 }
 
 /// A handler process.
@@ -227,6 +235,8 @@ impl EventHandler {
             ended: EndedBadly::default(),
             drift: DriftWatch::default(),
             turns: ReadTurns::new(Sizes::default()),
+            moved: MovedRuns::default(),
+            moves: Moves::default(),
         };
         let ends = Arc::new(Mutex::new(Some(ends)));
         Self { shared, mail: alerts::Mail::new(post), client, ends }
@@ -262,8 +272,9 @@ impl EventHandler {
             minutes::keep(minutes, stop.clone()),
             attempts::keep(attempts, stop.clone()),
             drift::watch(self.shared.clone(), stop.clone()),
-            lists::run(self.shared.clone(), self.client.clone(), stop.clone()),
+            Box::pin(lists::run(self.shared.clone(), self.client.clone(), stop.clone())),
             self.follow_ends(stop.clone()),
+            Box::pin(moves::keep(self.shared.clone(), stop.clone())),
             alerts::run(self.shared.clone(), self.mail.clone(), stop)
         );
         self.shared.write_minutes(None).await;

@@ -62,12 +62,20 @@ impl Membership {
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut ticks = self.ticks();
-        let peers = self.shared.peers.clone();
+        let (peers, moves) = (self.shared.peers.clone(), self.shared.moves.clone());
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(ended) = self.tasks.join_next() => self.ended(ended),
                 Some(taken) = self.takes.join_next() => self.taken(taken),
+                () = moves.asked() => {
+                    for shard in moves.shards() {
+                        // What is to go from it goes at the handover.
+                        if let Some(stop) = self.owners.get(&shard) {
+                            stop.cancel();
+                        }
+                    }
+                }
                 () = peers.placement() => {
                     // Several shards change hands at once.
                     tokio::time::sleep(GATHER).await;
@@ -185,6 +193,10 @@ impl Membership {
                 self.owners.remove(&shard);
                 self.placement.ended(shard);
                 routes.remove(shard);
+                if ended == OwnerEnd::HandedOver && !self.shared.leaving.is_cancelled() {
+                    // It may be this process's again: where it was given up so that something could move.
+                    self.shared.peers.place_anew();
+                }
             }
             Err(error) => {
                 // Only a bug ends here. The shard is taken again with the next round.

@@ -8,8 +8,10 @@ mod ahead;
 mod handover;
 mod load;
 mod perform;
+mod strays;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -65,6 +67,8 @@ pub(crate) struct Owner {
     outgoing: Outgoing,
     /// What follows the ends that the commit under way says, by their messages.
     ahead: HashMap<Uuid, Look>,
+    /// What has gone to other shards.
+    gone: Arc<strays::Gone>,
     /// What the next machine must know.
     kept: Kept<Caller>,
     /// Up to when this owner has counted what fell due.
@@ -115,6 +119,7 @@ impl Owner {
             begun: HashMap::new(),
             outgoing: Outgoing::default(),
             ahead: HashMap::new(),
+            gone: Arc::default(),
             kept: Kept::default(),
             counted_until_us: None,
         }
@@ -329,7 +334,7 @@ impl Owner {
                 );
             }
             Why::Mended => {
-                tracing::info!(shard, "runs can be read that were left out; the shard is loaded anew");
+                tracing::info!(shard, "the store has more of the shard than was loaded; it is loaded anew");
             }
         }
     }

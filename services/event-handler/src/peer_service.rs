@@ -65,7 +65,10 @@ impl HandlerPeerService for PeerService {
     ) -> Result<Response<v1::ForwardReleasesResponse>, Status> {
         let all = request.into_inner().releases.into_iter().map(|request| async move {
             let replied = match self.shared.understand(&Access::Open, &request).await {
-                Ok((at, release)) => self.shared.release_here(&at, &release).await,
+                Ok((at, release)) => {
+                    let at = self.shared.forwarded(at).await;
+                    self.shared.release_here(&at, &release).await
+                }
                 // The caller has understood it, so this process is another version: the caller finds another way.
                 Err(_) => None,
             };
@@ -81,6 +84,7 @@ impl HandlerPeerService for PeerService {
     ) -> Result<Response<v1::ForwardExtendResponse>, Status> {
         let extend = request.into_inner().extend.unwrap_or_default();
         let (at, ttl_ms) = self.shared.understand_extend(&Access::Open, &extend).await?;
+        let at = self.shared.forwarded(at).await;
         Ok(Response::new(extended_to_wire(self.shared.extend_here(&at, extend.attempt, ttl_ms).await)))
     }
 
@@ -90,7 +94,8 @@ impl HandlerPeerService for PeerService {
     ) -> Result<Response<v1::ForwardExplainResponse>, Status> {
         let name = request.into_inner().name;
         let at = self.shared.address((&Access::Open, Aim::Read), "name", &name).await;
-        let explanation = self.shared.explain_here(&name, &at.map_err(Released::into_status)?).await?;
+        let at = self.shared.forwarded(at.map_err(Released::into_status)?).await;
+        let explanation = self.shared.explain_here(&name, &at).await?;
         Ok(Response::new(v1::ForwardExplainResponse { explanation }))
     }
 

@@ -72,8 +72,14 @@ impl Shared {
         if !self.has_shard(shard).await? {
             return Ok(None);
         }
-        let runs = self.people.runs(shard, &[id]).await.map_err(store_status)?;
-        Ok(runs.into_iter().find(|run| run.namespace == namespace))
+        let at = self.moved.lives(shard, id);
+        let mut runs = self.people.runs(at, &[id]).await.map_err(store_status)?;
+        if runs.is_empty()
+            && let Some(to) = self.moved_to((shard, at), id).await.map_err(store_status)?
+        {
+            runs = self.people.runs(to, &[id]).await.map_err(store_status)?;
+        }
+        Ok(runs.into_iter().find(|run| run.namespace == namespace && run.named_shard() == shard))
     }
 
     /// A run as the API shows it.

@@ -13,7 +13,8 @@ use tollgate_service::status::status as store_status;
 use tonic::Status;
 
 use crate::Shared;
-use crate::answers::{Addressed, Released};
+use crate::addresses::Addressed;
+use crate::answers::Released;
 
 /// The weight of the results under way: all of them, and those of a namespace; those who name none are one.
 const AT_ONCE: usize = 64 * 1024 * 1024;
@@ -125,7 +126,7 @@ mod tests {
             cursor: None,
             result: Some(Box::new(EventResult { body, bytes, items: 1 })),
         };
-        (Addressed { event, namespace: Some(of.to_owned()), by_key: false }, release)
+        (Addressed { event, named_shard: 5, namespace: Some(of.to_owned()), by_key: false }, release)
     }
 
     #[tokio::test]

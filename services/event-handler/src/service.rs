@@ -210,6 +210,7 @@ impl EventHandlerService for HandlerService {
         let name = request.into_inner().name;
         let at =
             self.shared.address((&access, Aim::Read), "name", &name).await.map_err(Released::into_status)?;
+        let at = self.shared.present(at).await?;
         let event = self.shared.find_event(&name, &at).await?;
         Ok(Response::new(redact::event(&access, event)))
     }
@@ -300,13 +301,12 @@ impl EventHandlerService for HandlerService {
         }
         let run = self.shared.find_run("name", &request.name).await?;
         if run.finished_us.is_none() {
-            self.shared.note(caller, &run.namespace, request.name, "cancel").await?;
+            self.shared.note(caller, &run.namespace, request.name.clone(), "cancel").await?;
             self.shared.post(run.shard, Control::CancelRun { run: run.id, reason }).await?;
             self.shared.sync(&[run.shard]).await;
         }
-        let run = self.shared.people.runs(run.shard, &[run.id]).await.map_err(store_status)?;
-        let run = run.first().ok_or_else(|| Status::not_found("name: the run has gone"))?;
-        self.shared.show_run(run).await.map(Response::new)
+        let run = self.shared.find_run("name", &request.name).await?;
+        self.shared.show_run(&run).await.map(Response::new)
     }
 
     async fn retry_dead_events(
@@ -324,8 +324,8 @@ impl EventHandlerService for HandlerService {
         let mut indexes = Vec::with_capacity(request.events.len());
         for name in &request.events {
             let at = self.shared.address((&access, Aim::Read), "events", name).await;
-            let event = at.map_err(Released::into_status)?.event;
-            if (event.run, event.shard) != (run.id, run.shard) {
+            let event = at.map_err(Released::into_status)?.named();
+            if (event.run, event.shard) != (run.id, run.named_shard()) {
                 return Err(FieldError::new("events", name, format!("an event of {}", request.parent)).into());
             }
             indexes.push(event.index);
@@ -358,6 +358,7 @@ impl EventHandlerService for HandlerService {
         let name = request.into_inner().name;
         let at =
             self.shared.address((&access, Aim::Read), "name", &name).await.map_err(Released::into_status)?;
+        let at = self.shared.present(at).await?;
         let told = self.shared.explain(&name, &at).await?;
         Ok(Response::new(redact::explanation(&access, told)))
     }

@@ -232,6 +232,7 @@ async fn due_run(store: &dyn Store, address: SocketAddr) -> Run {
     let put_schedule = PlanWrite::PutSchedule {
         schedule: Box::new(schedule),
         expected_generation: None,
+        lived_in: None,
         children: Vec::new(),
         shard,
         audit: audit(),

@@ -115,7 +115,7 @@ impl ScheduleMaster {
             }
             self.admit_writes(&name.namespace, 1)?;
             match self.commit(&[&change]).await.map_err(status) {
-                Err(failed) if again(try_number, etag, &failed) => try_number += 1,
+                Err(failed) if again(try_number, &failed) => try_number += 1,
                 done => {
                     return done.map(|()| v1::Alert { warnings, ..self.show_alert(&made, None) });
                 }

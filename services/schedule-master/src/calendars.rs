@@ -198,7 +198,7 @@ impl ScheduleMaster {
             };
             match changed {
                 // Where the calendar has changed, the etag says so in the next try; schedules may have.
-                Err(failed) if again(try_number, None, &failed) => try_number += 1,
+                Err(failed) if again(try_number, &failed) => try_number += 1,
                 Err(failed) => return Err(failed),
                 Ok(made) => {
                     let shown = self.show_calendar(&made.calendar).await?;

@@ -35,9 +35,9 @@ pub(crate) fn check_etag(resource: &str, given: Option<i64>, stored: i64) -> Res
     }
 }
 
-/// Whether a change that failed like this can be made to what is stored now.
-pub(crate) fn again(try_number: u32, etag: Option<i64>, failed: &Status) -> bool {
-    try_number < TRIES && etag.is_none() && is_conflict(failed)
+/// Whether a change that failed like this can be made to what is stored now: its etag is looked at again.
+pub(crate) fn again(try_number: u32, failed: &Status) -> bool {
+    try_number < TRIES && is_conflict(failed)
 }
 
 /// A change.
@@ -154,6 +154,7 @@ impl Change {
             Some((after, plan)) => PlanWrite::PutSchedule {
                 schedule: Box::new(after.clone()),
                 expected_generation: before.as_ref().map(|before| before.generation),
+                lived_in: before.as_ref().map(|before| home(before, base)),
                 children: plan.children().to_vec(),
                 shard: home(after, base),
                 audit,

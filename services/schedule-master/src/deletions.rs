@@ -65,7 +65,7 @@ impl ScheduleMaster {
                 }
             };
             match done {
-                Err(failed) if again(try_number, etag, &failed) => try_number += 1,
+                Err(failed) if again(try_number, &failed) => try_number += 1,
                 done => return done,
             }
         }

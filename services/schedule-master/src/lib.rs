@@ -192,7 +192,7 @@ impl ScheduleMaster {
     }
 
     fn layout(&self) -> Layout {
-        Layout { base: self.inner.base, now: self.inner.shards.now() }
+        Layout { base: self.inner.base, now: self.inner.shards.used() }
     }
 
     /// Where a new root of policies lives.

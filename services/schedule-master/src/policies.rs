@@ -84,7 +84,7 @@ impl ScheduleMaster {
                 return self.would_be(&stored, wanted, &deed).await;
             }
             match self.change_policy(&stored, wanted, &deed, Vec::new()).await {
-                Err(failed) if again(try_number, etag, &failed) => try_number += 1,
+                Err(failed) if again(try_number, &failed) => try_number += 1,
                 Ok(done) => return Ok(v1::Policy { warnings: self.policy_warnings(&of).await, ..done }),
                 refused => return refused,
             }
@@ -149,7 +149,7 @@ impl ScheduleMaster {
             let mut wanted = stored.clone();
             steer(&mut wanted, deed.at_us);
             match self.change_policy(&stored, wanted, &deed, revisions).await {
-                Err(failed) if again(try_number, None, &failed) => try_number += 1,
+                Err(failed) if again(try_number, &failed) => try_number += 1,
                 done => return done,
             }
         }

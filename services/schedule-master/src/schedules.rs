@@ -97,7 +97,7 @@ impl ScheduleMaster {
         loop {
             // Somebody else was faster: with its name, which the next try says, or with the dates of a calendar.
             match self.made_anew(&message, &name, actor.clone(), request.validate_only).await {
-                Err(failed) if again(try_number, None, &failed) => try_number += 1,
+                Err(failed) if again(try_number, &failed) => try_number += 1,
                 done => return done,
             }
         }
@@ -178,7 +178,7 @@ impl ScheduleMaster {
                 return self.show_change(&change).map(|shown| v1::Schedule { warnings, ..shown });
             }
             match self.make(change, Vec::new()).await {
-                Err(failed) if again(try_number, etag, &failed) => try_number += 1,
+                Err(failed) if again(try_number, &failed) => try_number += 1,
                 done => return done.map(|shown| v1::Schedule { warnings, ..shown }),
             }
         }
@@ -264,7 +264,7 @@ impl ScheduleMaster {
                 self.make(change, revisions).await
             };
             match made {
-                Err(failed) if again(try_number, None, &failed) => try_number += 1,
+                Err(failed) if again(try_number, &failed) => try_number += 1,
                 done => return done,
             }
         }

@@ -179,13 +179,20 @@ impl ScheduleMaster {
     /// Makes the run of a submission whose items are durable, unless it has been made.
     async fn complete(
         &self,
-        complete: StoredSubmission,
+        mut complete: StoredSubmission,
         asked: &Asked,
         actor: Caller,
     ) -> Result<v1::Submission, Status> {
         let name = names::schedule("header.name", &asked.name)?;
         let schedule = self.stored_schedule(&name).await?;
         if complete.made_us.is_none() {
+            let mut before = self.run_of(&complete, &name.namespace).await?;
+            if before.is_none() && home(&schedule, self.inner.base) != complete.shard {
+                // One that was made has moved with its schedule.
+                let found = self.store().submission(complete.schedule_uid, &complete.request_id).await;
+                complete.shard = found.map_err(status)?.map_or(complete.shard, |found| found.shard);
+                before = self.run_of(&complete, &name.namespace).await?;
+            }
             let made = Run {
                 shard: complete.shard,
                 events: complete.items,
@@ -194,13 +201,14 @@ impl ScheduleMaster {
                 priority: asked.priority.unwrap_or(schedule.priority),
                 ..self.run(&schedule, complete.launch_us, RunKind::Submitted, self.now_us())
             };
-            if schedule.uid != complete.schedule_uid || home(&schedule, self.inner.base) != complete.shard {
+            let is_home = home(&schedule, self.inner.base) == complete.shard;
+            if schedule.uid != complete.schedule_uid || (before.is_none() && !is_home) {
                 return Err(Status::aborted(
                     "the schedule was deleted, or has moved to another queue shard, since the submission began; submit \
                      it again under another request id",
                 ));
             }
-            if self.run_of(&complete, &name.namespace).await?.is_none() {
+            if before.is_none() {
                 self.make_run(&schedule, &made, &complete, actor).await?;
             }
             tollgate_fault_points::pass("master.submission.made");

@@ -23,7 +23,7 @@ async fn add(world: &World) {
         action: "add".to_owned(),
         difference: json!({}),
     };
-    assert_eq!(world.store.add_shards(NOW, audit).await.unwrap(), world.shards);
+    assert_eq!(world.store.use_shards(NOW, audit).await.unwrap(), world.shards);
 }
 
 async fn stored(world: &World, id: &str) -> Schedule {

@@ -44,7 +44,7 @@ enum Command {
     Key(key::KeyArgs),
     /// Create keys that seal secrets at rest, and seal everything stored under a new one
     Secrets(secrets::SecretsArgs),
-    /// Show how many queue shards there are, and add some, directly in the store
+    /// Show how many queue shards there are, and change their number, directly in the store
     Store(store::StoreArgs),
     /// Take commands from SQS queues and Kafka topics, and carry them out at a running service
     Commands(Remote<commands::CommandsArgs>),

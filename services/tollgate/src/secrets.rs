@@ -122,6 +122,13 @@ async fn rotate(config: &ServeConfig) -> anyhow::Result<()> {
         .into());
     };
     let store = tollgate_store::open_beside(&config.store).await.context("cannot open the store")?;
+    // What moves from a shard that is still to be looked through to one that has been would keep its old key.
+    if !store.units_to_move(1).await.context("cannot read what is to move")?.is_empty() {
+        store.close().await;
+        anyhow::bail!(
+            "the number of queue shards has been changed, and not everything has moved: see `tollgate store shards`; try again later"
+        );
+    }
     let done = reseal(&*store, &keys).await;
     store.close().await;
     let done = done?;

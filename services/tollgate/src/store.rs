@@ -1,8 +1,10 @@
-//! `tollgate store`: tells how many queue shards there are, and adds some, in the store itself, beside the processes at work.
+//! `tollgate store`: tells how many queue shards there are, and changes their number, in the store itself, beside the processes at
+//! work.
 //!
-//! In: the store's URL, and how many shards there shall be. Out: the number, and what lives in the shards. Invariant: shards are
-//! added by one transaction, and only where no process is registered whose version does not know of it. Not here: what is in
-//! that transaction, which the store decides; who takes the new shards, which each process finds out by itself.
+//! In: the store's URL, and how many shards are to be used. Out: the number, and what lives in the shards. Invariant: the number
+//! is changed by one transaction, and only where no process is registered whose version does not know of it. Not here: what is in
+//! that transaction, which the store decides; who takes new shards and moves what is to move, which each process finds out by
+//! itself.
 
 use std::collections::BTreeMap;
 
@@ -41,9 +43,10 @@ pub(crate) struct StoreArgs {
 
 #[derive(Subcommand, Clone, Debug)]
 enum StoreCommand {
-    /// Show how many queue shards there are and what lives in them, or add some. The command may run beside the service
+    /// Show how many queue shards there are, what lives in them and what is still to move, or change their number. The command may
+    /// run beside the service
     Shards {
-        /// The number of queue shards that there shall be, at most 1024. None is taken away again
+        /// The number of queue shards that are to be used, at most 1024. What lives in others moves while everything goes on
         #[arg(long, value_name = "NUMBER")]
         to: Option<u64>,
     },
@@ -67,71 +70,70 @@ async fn carry_out(args: StoreArgs) -> anyhow::Result<()> {
         tollgate_store::open_beside(&url).await.context("cannot open the store that --store names")?;
     let StoreCommand::Shards { to } = args.command;
     let done = match to {
-        Some(to) => add(store.as_ref(), &printer, to).await,
+        Some(to) => change(store.as_ref(), &printer, to).await,
         None => show(store.as_ref(), &printer).await,
     };
     store.close().await;
     done
 }
 
-async fn add(store: &dyn Store, printer: &Printer, to: u64) -> anyhow::Result<()> {
-    let now = store.read_shards().await.context("cannot read how many queue shards there are")?;
-    let to = allowed(to, now)?;
-    if to > now {
+async fn change(store: &dyn Store, printer: &Printer, to: u64) -> anyhow::Result<()> {
+    let to = allowed(to)?;
+    store.read_shards().await.context("cannot read how many queue shards there are")?;
+    if to != store.shard_count().used() {
         refuse_older(store).await?;
     }
-    let before = store.add_shards(to, note()).await.context("no queue shards are added")?;
+    let before = store.use_shards(to, note()).await.context("the number of queue shards is not changed")?;
     if printer.is_json() {
         return printer.json(&json!({"shards": to, "before": before}));
     }
     if before == to {
-        return printer.line(&format!("there are {to} queue shards already; nothing is changed"));
+        return printer.line(&format!("{to} queue shards are used already; nothing is changed"));
     }
     printer.line(&format!(
-        "there are {to} queue shards now, {before} before; the processes at work take the new ones within seconds. New policies, \
-         and new schedules without a policy, are spread over all; what is there stays where it is"
+        "{to} queue shards are used now, {before} before. What belongs into another one moves bit by bit, while everything goes on; \
+         `tollgate store shards` tells how much is left"
     ))
 }
 
 /// The number, if it is one that there may be.
-fn allowed(to: u64, now: u16) -> anyhow::Result<u16> {
-    let fewer = if to < u64::from(now) { "; none is taken away again" } else { "" };
+fn allowed(to: u64) -> anyhow::Result<u16> {
     match u16::try_from(to) {
-        Ok(to) if (now..=SHARDS_MAX.max(now)).contains(&to) => Ok(to),
-        _ => bail!(Usage(format!(
-            "--to: {to} is not allowed, expected {now} to {SHARDS_MAX}: there are {now} queue shards{fewer}"
-        ))),
+        Ok(to) if (1..=SHARDS_MAX).contains(&to) => Ok(to),
+        _ => bail!(Usage(format!("--to: {to} is not allowed, expected 1 to {SHARDS_MAX}"))),
     }
 }
 
-/// Refuses to add shards while a process is registered whose version would not know of them, alive or not: whether one is alive
-/// only its lease's time tells, which may be long.
+/// Refuses to change the number while a process is registered whose version would not know of moves, alive or not: whether one is
+/// alive only its lease's time tells, which may be long.
 async fn refuse_older(store: &dyn Store) -> anyhow::Result<()> {
     let members = store.members().await.context("cannot read which processes are at work")?;
-    let older = members.into_iter().filter(|member| !member.knows_of_added_shards());
+    let older = members.into_iter().filter(|member| !member.knows_of_moves());
     let older: Vec<String> = older.map(|member| member.process).collect();
     if older.is_empty() {
         return Ok(());
     }
     bail!(
-        "processes of an older version are at work, which would not find what lives in the new queue shards: {}; update them \
+        "processes of an older version are at work, which would not find what has moved to another queue shard: {}; update them \
          first. One that was killed is forgotten after 20 times its lease_ttl, once another process is at work",
         older.join(", ")
     )
 }
 
 async fn show(store: &dyn Store, printer: &Printer) -> anyhow::Result<()> {
-    let first = store.installation().await.context("cannot read the installation")?.shards;
+    let to_move = store.units_to_move(usize::MAX).await.context("cannot read what is to move")?;
+    let to_move: usize = to_move.values().map(Vec::len).sum();
     let fill = store.shard_fill().await.context("cannot read what lives in the queue shards")?;
     if printer.is_json() {
         let row = |(shard, of): (usize, &ShardFill)| json!({"shard": shard, "policies": of.policies, "schedules": of.schedules, "runs": of.runs});
         let rows: Vec<Value> = fill.iter().enumerate().map(row).collect();
-        return printer.json(&json!({"shards": fill.len(), "atFirst": first, "fill": rows}));
+        let used = store.shard_count().used();
+        return printer.json(&json!({"shards": fill.len(), "used": used, "toMove": to_move, "fill": rows}));
     }
-    printer.text(&told(first, &fill))
+    printer.text(&told(store.shard_count().used(), to_move, &fill))
 }
 
-fn told(first: u16, fill: &[ShardFill]) -> String {
+fn told(used: u16, to_move: usize, fill: &[ShardFill]) -> String {
     let line = |what: &str, of: fn(&ShardFill) -> u64| {
         let numbers = || fill.iter().map(of);
         let most = numbers().max().unwrap_or_default();
@@ -141,9 +143,10 @@ fn told(first: u16, fill: &[ShardFill]) -> String {
         let where_most = if most > 0 { format!(", most in shard {fullest}") } else { String::new() };
         format!("{what:<14}{all}, {least} to {most} a shard{where_most}\n")
     };
-    let added = if fill.len() > usize::from(first) { format!(", {first} at first") } else { String::new() };
+    let unused =
+        if fill.len() > usize::from(used) { format!(", {used} of them used") } else { String::new() };
     format!(
-        "queue shards: {}{added}\n{}{}{}",
+        "queue shards: {}{unused}\n{}{}{}to move:      {to_move} trees of policies, and schedules without one\n",
         fill.len(),
         line("policies:", |of| of.policies),
         line("schedules:", |of| of.schedules),
@@ -159,7 +162,7 @@ fn note() -> Audit {
         actor: format!("tollgate store/{}", user.unwrap_or_else(|| "anonymous".to_owned())),
         namespace: String::new(),
         resource: "shards".to_owned(),
-        action: "add".to_owned(),
+        action: "change".to_owned(),
         difference: Value::Null,
     }
 }
@@ -175,35 +178,35 @@ mod tests {
     #[tokio::test]
     async fn whoever_knows_of_nothing_holds_up_new_shards_until_it_is_forgotten() {
         let store = tollgate_store::open("sqlite::memory:", 1).await.unwrap();
-        for (process, roles) in [("new", "handler,ttl-6000,homes"), ("old", "handler,ttl-6000")] {
+        for (process, roles) in [("new", "handler,ttl-6000,moves"), ("old", "handler,ttl-6000")] {
             let (process, roles) = (process.to_owned(), roles.to_owned());
             let member = Member { process, roles, address: String::new(), heartbeat: 1 };
             store.heartbeat(&member).await.unwrap();
         }
         let refused = refuse_older(&*store).await.unwrap_err().to_string();
-        assert!(refused.contains("the new queue shards: old; update them first"), "{refused}");
+        assert!(refused.contains("another queue shard: old; update them first"), "{refused}");
         store.forget_member("old").await.unwrap();
         assert!(refuse_older(&*store).await.is_ok());
     }
 
     #[test]
     fn a_number_that_cannot_be_is_refused_with_what_is_allowed() {
-        let said = |to| allowed(to, 64).map_err(|error| error.to_string());
-        assert_eq!((said(64), said(1_024)), (Ok(64), Ok(1_024)));
-        let allowed = "is not allowed, expected 64 to 1024: there are 64 queue shards";
-        assert_eq!(said(1_025), Err(format!("--to: 1025 {allowed}")));
-        assert_eq!(said(70_000), Err(format!("--to: 70000 {allowed}")));
-        assert_eq!(said(32), Err(format!("--to: 32 {allowed}; none is taken away again")));
+        let said = |to| allowed(to).map_err(|error| error.to_string());
+        assert_eq!((said(1), said(1_024)), (Ok(1), Ok(1_024)));
+        for to in [0, 1_025, 70_000] {
+            assert_eq!(said(to), Err(format!("--to: {to} is not allowed, expected 1 to 1024")));
+        }
     }
 
     #[test]
     fn the_fullest_shard_is_named() {
         let of = |policies, schedules, runs| ShardFill { policies, schedules, runs };
-        let text = told(2, &[of(1, 0, 0), of(3, 7, 0), of(0, 2, 0)]);
-        let expected = "queue shards: 3, 2 at first\n\
+        let text = told(2, 5, &[of(1, 0, 0), of(3, 7, 0), of(0, 2, 0)]);
+        let expected = "queue shards: 3, 2 of them used\n\
                         policies:     4, 0 to 3 a shard, most in shard 1\n\
                         schedules:    9, 0 to 7 a shard, most in shard 1\n\
-                        open runs:    0, 0 to 0 a shard\n";
+                        open runs:    0, 0 to 0 a shard\n\
+                        to move:      5 trees of policies, and schedules without one\n";
         assert_eq!(text, expected);
     }
 }

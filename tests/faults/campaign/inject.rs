@@ -7,7 +7,7 @@ use tollgate_harness::machine::Machine;
 use tollgate_harness::postgres::Stop;
 use tollgate_harness::proxy::Mode;
 
-use super::{Campaign, HOUR_US};
+use super::{Campaign, HOUR_US, faults_binary};
 use crate::order::Fault;
 use crate::postgres::Postgres;
 use crate::sink::Conduct;
@@ -77,6 +77,11 @@ impl Campaign {
                 started?;
                 return Ok(changed);
             }
+            Fault::Shards { to, length } => {
+                let changed = self.use_shards(*to).await?;
+                tokio::time::sleep(*length).await;
+                return Ok(changed);
+            }
             Fault::Cancel { lane, after } => {
                 let number = self.log.injected.values().sum::<u64>();
                 return Ok(self.load.cancelled_batch(usize::try_from(number)?, *lane, *after).await);
@@ -100,6 +105,19 @@ impl Campaign {
             Fault::BlackHole { events, length } => return self.black_hole(*events, *length).await,
         }
         Ok(true)
+    }
+
+    /// Has so many queue shards used, as an operator does: beside the processes. False where it is refused, as a process that has
+    /// died is thought to be of an older version.
+    async fn use_shards(&self, to: u16) -> Result<bool> {
+        let url = match &self.postgres {
+            Some(postgres) => format!("postgres://tollgate@{}/tollgate", postgres.server.address()),
+            None => self.processes[0].store.clone(),
+        };
+        let mut command = tokio::process::Command::new(faults_binary()?);
+        command.args(["store", "shards", "--to", &to.to_string(), "--store", &url]);
+        let done = command.output().await.context("tollgate store cannot be run")?;
+        Ok(done.status.success())
     }
 
     /// Network faults.
@@ -135,6 +153,10 @@ impl Campaign {
             self.processes[victim].note("planned stop, ended in the middle");
             // It ends at the point, or well; either will do.
             let _ = self.processes[victim].stop().await;
+        }
+        if point.starts_with("handler.move") {
+            // Nothing moves unasked. One of the two numbers is another one than before.
+            let _ = (self.use_shards(48).await?, self.use_shards(96).await?);
         }
         let end = std::time::Instant::now() + POINT_MAX;
         while self.processes[victim].is_up()? && std::time::Instant::now() < end {

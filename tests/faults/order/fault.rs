@@ -42,6 +42,8 @@ pub(crate) enum Fault {
     ClockWrong { victim: usize, by_hours: i64, length: Duration },
     /// A limit changes; with a victim, while its shards move to others.
     Limit { lower: bool, victim: Option<usize> },
+    /// The number of queue shards that are used is changed, and nearly everything moves.
+    Shards { to: u16, length: Duration },
     /// A run is cancelled while its events are being released.
     Cancel { lane: usize, after: Duration },
     /// The look-ups of one name are not answered.
@@ -103,6 +105,7 @@ impl Fault {
             Self::ClockWrong { .. } => "one clock starts days ahead",
             Self::Limit { victim: None, .. } => "limit changed",
             Self::Limit { .. } => "limit changed during fail-over",
+            Self::Shards { .. } => "number of queue shards changed",
             Self::Cancel { .. } => "cancel racing with releases",
             Self::Lookup { .. } => "look-up hangs",
             Self::SlowQueue { .. } => "slow SQS queue during a hand-over",
@@ -140,6 +143,7 @@ impl Fault {
             | Self::Clock { .. }
             | Self::ClockAhead { .. }
             | Self::Limit { .. }
+            | Self::Shards { .. }
             | Self::Cancel { .. }
             | Self::Lookup { .. }
             | Self::SlowQueue { .. }

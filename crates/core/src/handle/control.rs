@@ -166,6 +166,11 @@ pub enum Control {
         /// Its first run.
         run: RunId,
     },
+    /// Something has come to this shard from another one, with all that the store has of it.
+    Arrived {
+        /// Whoever took the shard over later than with this epoch has loaded it.
+        epoch: i64,
+    },
     /// Deliveries that the shard's former owner has begun, and whose answers it still waits for. They are not made
     /// again before their time is over.
     UnderWay {

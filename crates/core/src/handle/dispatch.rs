@@ -472,6 +472,7 @@ impl Shard {
         }
         self.pending.effects.push(Effect::Send(Send {
             run: key.0,
+            named_shard: run.row.named_shard(),
             index: key.1,
             attempt: token.row.attempt,
             events: run.row.events,

@@ -83,6 +83,8 @@ pub struct ShardState {
 pub struct Send {
     /// The run.
     pub run: RunId,
+    /// The queue shard that its name and those of its events have.
+    pub named_shard: u16,
     /// The event's index.
     pub index: u32,
     /// The attempt, already committed.

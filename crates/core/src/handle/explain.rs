@@ -178,6 +178,8 @@ pub enum Reason {
 pub struct Holder {
     /// The run.
     pub run: RunId,
+    /// The queue shard that its name and those of its events have.
+    pub named_shard: u16,
     /// The event's index.
     pub index: u32,
     /// Namespace and id of its schedule.
@@ -439,6 +441,7 @@ impl Shard {
         let (run, token) = (self.ledger.runs.get(&key.0)?, self.ledger.tokens.get(&key)?);
         Some(Holder {
             run: key.0,
+            named_shard: run.row.named_shard(),
             index: key.1,
             schedule: (run.row.namespace.clone(), run.row.schedule_id.clone()),
             state: self.event_state(key.0, key.1)?,

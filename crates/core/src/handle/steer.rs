@@ -90,7 +90,8 @@ impl Shard {
                 self.pause = ShardPause { order: message.id, pause };
                 self.pending.changes.pause = Some(self.pause.clone());
             }
-            Control::PauseShard { .. } => {}
+            // What has come with it has been loaded.
+            Control::PauseShard { .. } | Control::Arrived { .. } => {}
             Control::ChainEnded { schedule_uid, run } => self.chain_ended(schedule_uid, run, now),
             Control::RunEnded { end } => self.wish_next(message.id, end),
             Control::UnderWay { deliveries } => self.under_way_elsewhere(deliveries, now),

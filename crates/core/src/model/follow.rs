@@ -59,7 +59,7 @@ impl RunEnd {
         (next.is_some() || root.is_some()).then(|| Self {
             namespace: run.namespace.clone(),
             of: Predecessor {
-                shard: run.shard,
+                shard: run.named_shard(),
                 run: run.id,
                 schedule_id: run.schedule_id.clone(),
                 place,

@@ -277,6 +277,9 @@ impl RunSpec {
 pub struct Run {
     /// The queue shard that owns it.
     pub shard: u16,
+    /// The queue shard that its name and those of its events have, where it has moved since it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born_shard: Option<u16>,
     /// Derived from schedule and launch time.
     pub id: RunId,
     /// The schedule.
@@ -335,6 +338,11 @@ pub struct Run {
 }
 
 impl Run {
+    /// The queue shard that its name and those of its events have.
+    pub fn named_shard(&self) -> u16 {
+        self.born_shard.unwrap_or(self.shard)
+    }
+
     /// When its list may be fetched first.
     pub fn list_begin_us(&self, from: &ItemsFrom) -> i64 {
         self.launch_us.saturating_sub(from.fetch_ahead_s.saturating_mul(SECOND_US))
@@ -366,7 +374,7 @@ pub struct ChainRoot {
 /// The run before, of which the end made a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Predecessor {
-    /// The queue shard that owned it.
+    /// The queue shard that its name has.
     pub shard: u16,
     /// Its id.
     pub run: RunId,

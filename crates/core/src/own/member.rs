@@ -9,9 +9,9 @@ const TTL: &str = "ttl-";
 /// Among the roles of a process whose machine's clock is wrong: it makes way for those whose clock is right.
 const CLOCK_OFF: &str = "clock-off";
 
-/// Among the roles of a process whose version reads where a schedule lives, if that is written down: shards may be added while
-/// only such processes are at work.
-const HOMES: &str = "homes";
+/// Among the roles of a process whose version knows that something may have moved to another queue shard: their number may be
+/// changed while only such processes are at work.
+const MOVES: &str = "moves";
 
 /// Who owns a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Member {
     pub(super) fn roles(roles: &str, ttl_ms: i64, is_off: bool, leaves: bool) -> String {
         let clock = if is_off { format!(",{CLOCK_OFF}") } else { String::new() };
         let leaving = if leaves { format!(",{LEAVING}") } else { String::new() };
-        format!("{roles},{TTL}{ttl_ms},{HOMES}{clock}{leaving}")
+        format!("{roles},{TTL}{ttl_ms},{MOVES}{clock}{leaving}")
     }
 
     /// For how long it trusts its leases, in milliseconds; 0 where its version does not say so.
@@ -62,9 +62,9 @@ impl Member {
         self.says(CLOCK_OFF)
     }
 
-    /// Whether its version knows that shards are added.
-    pub fn knows_of_added_shards(&self) -> bool {
-        self.says(HOMES)
+    /// Whether its version knows that something may have moved to another queue shard.
+    pub fn knows_of_moves(&self) -> bool {
+        self.says(MOVES)
     }
 
     fn says(&self, word: &str) -> bool {
@@ -85,11 +85,11 @@ mod tests {
             heartbeat: 0,
         };
         let said = of(&Member::roles("master,handler", 60_000, true, true));
-        assert_eq!(said.roles, "master,handler,ttl-60000,homes,clock-off,leaving");
+        assert_eq!(said.roles, "master,handler,ttl-60000,moves,clock-off,leaving");
         assert_eq!((said.ttl_ms(), said.is_off(), said.stays()), (60_000, true, false));
         let said = of(&Member::roles("handler", 500, false, false));
         assert_eq!((said.ttl_ms(), said.is_off(), said.stays()), (500, false, true));
-        assert!(said.knows_of_added_shards() && !of("handler,ttl-500").knows_of_added_shards());
+        assert!(said.knows_of_moves() && !of("handler,ttl-500").knows_of_moves());
         // As versions before say it, and nothing that means anything.
         assert_eq!((of("handler,leaving").ttl_ms(), of("handler,ttl-soon").ttl_ms()), (0, 0));
     }

@@ -34,7 +34,7 @@ pub fn to_message(id: &EventId, run: &Run, index: u32, launch_us: i64, record: E
     let mut event = v1::Event {
         name: names::of_event(&run.namespace, id.as_str()),
         event_id: id.to_string(),
-        run: names::of_run(&run.namespace, run.shard, run.id),
+        run: names::of_run(&run.namespace, run.named_shard(), run.id),
         schedule: names::of_schedule(&run.namespace, &run.schedule_id),
         index,
         launch_time: Some(timestamp(launch_us)),

@@ -10,7 +10,7 @@ use crate::v1;
 /// A run as callers see it. `policy_id` is the id of its policy, where it has one.
 pub fn to_message(run: &Run, policy_id: Option<&str>) -> v1::Run {
     v1::Run {
-        name: names::of_run(&run.namespace, run.shard, run.id),
+        name: names::of_run(&run.namespace, run.named_shard(), run.id),
         schedule: names::of_schedule(&run.namespace, &run.schedule_id),
         schedule_generation: run.generation.max(0),
         policy: policy_id.map(|id| names::of_policy(&run.namespace, id)).unwrap_or_default(),

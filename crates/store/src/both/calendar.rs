@@ -14,7 +14,8 @@ use uuid::Uuid;
 use super::{Ask, Driver, Engine, Tx, Whom, listed, own_sql, sql};
 use crate::StoreError;
 use crate::batch::{
-    Expected, PutCalendar, USERS_NAMED, judge_calendars, judge_generations, judge_rewritten, judge_users,
+    Expected, PutCalendar, USERS_NAMED, judge_calendars, judge_generations, judge_homes, judge_rewritten,
+    judge_users,
 };
 use crate::calendar::CalendarStore;
 use crate::failure::Failure;
@@ -136,7 +137,8 @@ async fn rewrite<DB: Engine>(
     expected: &Expected,
 ) -> Result<(), Failure> {
     let uids: Vec<Uuid> = step.users.iter().map(|user| user.uid).collect();
-    let _: Vec<(Uuid, i64)> = tx.rows(Ask::new(sql!("schedules_lock")).set(&uids)?).await?;
+    let held: Vec<(Uuid, i64, i32)> = tx.rows(Ask::new(sql!("schedules_lock")).set(&uids)?).await?;
+    judge_homes(&step.users, &held.iter().map(|(uid, _, shard)| (*uid, *shard)).collect())?;
     let found: Vec<(Uuid, i64)> = tx.rows(Ask::new(sql!("calendar_users_now")).bind(expected.uid)).await?;
     judge_rewritten(step, &found)?;
     if uids.is_empty() {

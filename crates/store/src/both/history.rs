@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::items::{prune_items, prune_submissions};
 use super::minutes::prune_minutes;
+use super::moving::prune_moved;
 use super::prune::prune_table;
 use super::{Ask, Driver, Statement, Whom, sql};
 use crate::StoreError;
@@ -335,6 +336,7 @@ impl<D: Driver> RetentionStore for D {
                 prune_table(self.clone(), "prune_results", sql!("prune_results"), of, before_us).await?;
             pruned.other +=
                 prune_table(self.clone(), "prune_closed", sql!("prune_closed"), of, before_us).await?;
+            pruned.other += prune_moved(self, shard, before_us).await?;
             if prunes_specs_of(shard, shards, now_us) {
                 pruned.other += self.prune_specs(i32::from(shard), spare_us).await?;
             }

@@ -20,20 +20,20 @@ impl<D: Driver> LayoutStore for D {
     }
 
     async fn read_shards(&self) -> Result<u16, StoreError> {
-        let rows: Vec<(i32,)> = self.rows(Whom::Roles, Ask::new(sql!("layout_read"))).await?;
-        Ok(self.shards().learn(&rows.into_iter().map(|(shards,)| shards).collect::<Vec<_>>()))
+        let rows: Vec<(i32, i32)> = self.rows(Whom::Roles, Ask::new(sql!("layout_read"))).await?;
+        Ok(self.shards().learn(&rows))
     }
 
     async fn settled_shards(&self) -> Result<u16, StoreError> {
-        let rows: Vec<(i32,)> = self.rows(Whom::Roles, Ask::new(sql!("layout_share"))).await?;
-        Ok(self.shards().learn(&rows.into_iter().map(|(shards,)| shards).collect::<Vec<_>>()))
+        let rows: Vec<(i32, i32)> = self.rows(Whom::Roles, Ask::new(sql!("layout_share"))).await?;
+        Ok(self.shards().learn(&rows))
     }
 
-    async fn add_shards(&self, to: u16, audit: Audit) -> Result<u16, StoreError> {
+    async fn use_shards(&self, to: u16, audit: Audit) -> Result<u16, StoreError> {
         let before = self
-            .run_tx(Whom::People, "add_shards", move |mut tx| {
+            .run_tx(Whom::People, "use_shards", move |mut tx| {
                 let audit = audit.clone();
-                async move { add(&mut tx, to, audit).await }.boxed()
+                async move { change(&mut tx, to, audit).await }.boxed()
             })
             .await?;
         self.read_shards().await?;
@@ -61,33 +61,44 @@ fn fill(all: &mut [ShardFill], rows: Vec<(i32, i64)>, of: fn(&mut ShardFill) -> 
     }
 }
 
-async fn add<DB: Engine>(tx: &mut Tx<'_, DB>, to: u16, audit: Audit) -> Result<u16, Failure> {
-    let rows: Vec<(i32,)> = tx.rows(Ask::new(sql!("layout_hold"))).await?;
-    let before = rows.first().and_then(|(shards,)| u16::try_from(*shards).ok());
-    let before = before.ok_or_else(|| StoreError::Corrupt {
+async fn change<DB: Engine>(tx: &mut Tx<'_, DB>, to: u16, audit: Audit) -> Result<u16, Failure> {
+    judge_count(to)?;
+    let rows: Vec<(i32, i32)> = tx.rows(Ask::new(sql!("layout_hold"))).await?;
+    let before = rows
+        .first()
+        .and_then(|(shards, used)| Some((u16::try_from(*shards).ok()?, u16::try_from(*used).ok()?)));
+    let (shards, before) = before.ok_or_else(|| StoreError::Corrupt {
         table: "shard_layout",
         key: "1".to_owned(),
         column: "shards",
         message: "1 to 65535 shards are expected".to_owned(),
     })?;
-    judge_count(to, before)?;
     if to == before {
         return Ok(before);
     }
-    let paused = latest_pause(tx, before).await?;
-    let new: Vec<i32> = (i32::from(before)..i32::from(to)).collect();
+    if to > shards {
+        add(tx, shards, to).await?;
+    }
+    let write = Ask::new(sql!("layout_write")).bind(i32::from(shards.max(to))).bind(i32::from(to));
+    tx.execute(write.bind(audit.at_us)).await?;
+    let difference = json!({"shards": {"old": before, "new": to}});
+    let audit = AuditRow::new(&Audit { difference, ..audit })?;
+    tx.execute(Ask::new(sql!("audit_insert")).set(&[audit])?).await?;
+    Ok(before)
+}
+
+/// Adds shards to those that there are.
+async fn add<DB: Engine>(tx: &mut Tx<'_, DB>, shards: u16, to: u16) -> Result<(), Failure> {
+    let paused = latest_pause(tx, shards).await?;
+    let new: Vec<i32> = (i32::from(shards)..i32::from(to)).collect();
     let insert = Ask::new(own_sql!("shards_insert")).bind(Uuid::nil()).bind(paused).set(&new)?;
     tx.execute(insert).await?;
     let waiting: Vec<MessageRow> = tx.rows(Ask::new(sql!("inbox_pauses")).bind(0)).await?;
     for shard in new.iter().filter(|_| !waiting.is_empty()) {
         insert_messages(tx, *shard, &waiting).await?;
     }
-    tx.execute(Ask::new(sql!("layout_write")).bind(i32::from(to)).bind(audit.at_us)).await?;
     tx.execute(Ask::new(sql!("schema_raise")).bind(WITH_LAYOUT)).await?;
-    let difference = json!({"shards": {"old": before, "new": to}});
-    let audit = AuditRow::new(&Audit { difference, ..audit })?;
-    tx.execute(Ask::new(sql!("audit_insert")).set(&[audit])?).await?;
-    Ok(before)
+    Ok(())
 }
 
 /// What the latest order to pause or resume everything says that any shard has carried out. All of them are held until the

@@ -18,6 +18,8 @@ mod keys;
 mod layout;
 mod listing;
 mod minutes;
+mod moves;
+mod moving;
 mod plan;
 mod prune;
 mod quota;

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::StoreError;
 use crate::batch::{
-    BatchStep, Expected, PlanBatch, PutPolicy, PutSchedules, USERS_NAMED, judge_generations, judge_names,
-    judge_nexts, judge_policies, judge_users,
+    BatchStep, Expected, PlanBatch, PutPolicy, PutSchedules, USERS_NAMED, judge_generations, judge_homes,
+    judge_names, judge_nexts, judge_policies, judge_users,
 };
 use crate::failure::Failure;
 use crate::plan::{
@@ -411,8 +411,10 @@ async fn hold_schedules<DB: Engine>(
     uids: &[Uuid],
 ) -> Result<(), Failure> {
     if !uids.is_empty() {
-        let found: Vec<(Uuid, i64)> = tx.rows(Ask::new(sql!("schedules_lock")).set(uids)?).await?;
-        judge_generations(expected, &found)?;
+        let found: Vec<(Uuid, i64, i32)> = tx.rows(Ask::new(sql!("schedules_lock")).set(uids)?).await?;
+        let generations: Vec<(Uuid, i64)> = found.iter().map(|(uid, now, _)| (*uid, *now)).collect();
+        judge_generations(expected, &generations)?;
+        judge_homes(expected, &found.iter().map(|(uid, _, shard)| (*uid, *shard)).collect())?;
     }
     Ok(())
 }

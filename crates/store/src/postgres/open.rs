@@ -303,7 +303,7 @@ async fn identify(pool: &PgPool, pooled: bool) -> Result<Option<(Installation, S
     let insert = sqlx::query(sql!("shards_insert")).bind(Uuid::nil()).bind(None::<String>).bind(shard_ids);
     insert.execute(&mut *transaction).await?;
     sqlx::query(both_sql!("layout_insert")).execute(&mut *transaction).await?;
-    let now: Vec<i32> = sqlx::query_scalar(both_sql!("layout_read")).fetch_all(&mut *transaction).await?;
+    let now: Vec<(i32, i32)> = sqlx::query_as(both_sql!("layout_read")).fetch_all(&mut *transaction).await?;
     transaction.commit().await?;
     Ok(Installation::with_count(id, secret, shards, &now))
 }

@@ -1,3 +1,3 @@
--- layout_hold: how many queue shards there are; held by whoever adds some, until the commit.
-SELECT shards FROM shard_layout WHERE one = 1
+-- layout_hold: how many queue shards there are and are used; held by whoever changes that, until the commit.
+SELECT shards, coalesce(used, shards) AS used FROM shard_layout WHERE one = 1
 {postgres FOR UPDATE}

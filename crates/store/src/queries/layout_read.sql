@@ -1,2 +1,2 @@
--- layout_read: how many queue shards there are.
-SELECT shards FROM shard_layout WHERE one = 1
+-- layout_read: how many queue shards there are, and how many of them are used.
+SELECT shards, coalesce(used, shards) AS used FROM shard_layout WHERE one = 1

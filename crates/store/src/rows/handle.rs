@@ -439,7 +439,7 @@ fn schedule_body(schedule: &ShardSchedule) -> Result<ScheduleBody, StoreError> {
     Ok(ScheduleBody { schedule_uid: schedule.uid, generation: schedule.generation, body: json(schedule)? })
 }
 
-fn policy_body(policy: &Policy) -> Result<PolicyBody, StoreError> {
+pub(crate) fn policy_body(policy: &Policy) -> Result<PolicyBody, StoreError> {
     Ok(PolicyBody { policy_uid: policy.uid, body: json(policy)? })
 }
 

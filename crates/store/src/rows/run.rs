@@ -23,6 +23,7 @@ row! {
             emitted_us: i64,
             units_max: i32,
             predecessor: Option<String>,
+            born_shard: Option<i32>,
         }
         changing {
             generation: i64,
@@ -58,6 +59,7 @@ impl From<&Run> for RunRow {
         let next_index = if sorted_to.is_some() { -1 - next_index } else { next_index };
         Self {
             shard_id: i32::from(run.shard),
+            born_shard: run.born_shard.map(i32::from),
             run_id: run.id.0,
             schedule_uid: run.schedule_uid,
             generation: run.generation,
@@ -115,6 +117,7 @@ fn read_run(row: RunRow) -> Result<Run, (&'static str, String)> {
     let priority = u8::try_from(row.priority).ok().filter(|priority| *priority <= 9);
     Ok(Run {
         shard: shard_of("shard_id", row.shard_id)?,
+        born_shard: row.born_shard.map(|shard| shard_of("born_shard", shard)).transpose()?,
         id: RunId(row.run_id),
         schedule_uid: row.schedule_uid,
         generation: row.generation,

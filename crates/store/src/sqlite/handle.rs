@@ -29,16 +29,12 @@ use crate::{CommitError, StoreError};
 impl HandleStore for Sqlite {
     async fn leases(&self) -> Result<Vec<Lease>, StoreError> {
         let rows = self.judge(sqlx::query(both_sql!("leases")).fetch_all(&self.readers).await)?;
-        let count = rows.len();
         let (rows, mut found) = decoded::<LeaseRow>("queue_shards", -1, &rows);
         let (leases, corrupt) = sound(None, rows);
         found.extend(corrupt);
         self.corruption.found(("leases", String::new()), found);
-        if count != usize::from(self.shards.now()) {
-            // Shards have been added.
-            let count = sqlx::query_scalar(both_sql!("layout_read")).fetch_all(&self.readers).await;
-            self.shards.learn(&self.judge(count)?);
-        }
+        let count = sqlx::query_as(both_sql!("layout_read")).fetch_all(&self.readers).await;
+        self.shards.learn(&self.judge(count)?);
         Ok(leases)
     }
 

@@ -273,7 +273,7 @@ async fn identify(
     sqlx::query(both_sql!("layout_insert")).execute(pool).await?;
     let (id, secret, shards): (Uuid, Vec<u8>, i32) =
         sqlx::query_as(both_sql!("installation_read")).fetch_one(pool).await?;
-    let now: Vec<i32> = sqlx::query_scalar(both_sql!("layout_read")).fetch_all(pool).await?;
+    let now: Vec<(i32, i32)> = sqlx::query_as(both_sql!("layout_read")).fetch_all(pool).await?;
     Ok(Installation::with_count(id, secret, shards, &now))
 }
 

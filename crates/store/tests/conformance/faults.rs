@@ -340,6 +340,7 @@ const BEFORE_BATCHES: &str =
     ALTER TABLE schedules DROP COLUMN items; ALTER TABLE runs DROP COLUMN sorted_to; DROP TABLE unstarted_events;
     DROP VIEW ended_events; DROP TABLE ended_batches;
     DROP TABLE event_attempts; DROP TABLE resource_revisions; DROP TABLE shard_layout;
+    DROP TABLE moved_homes; DROP TABLE moved_runs; ALTER TABLE runs DROP COLUMN born_shard;
     DROP TABLE event_results; ALTER TABLE runs DROP COLUMN result_bytes; ALTER TABLE runs DROP COLUMN result_count;
     ALTER TABLE runs DROP COLUMN units_max; ALTER TABLE runs DROP COLUMN predecessor;
     DROP INDEX schedules_next; ALTER TABLE schedules DROP COLUMN next_id;

@@ -27,7 +27,7 @@ pub(crate) async fn shards_are_added_and_all_learn_of_it(place: &Place) {
     let owner = take(&*store, 7).await;
     let known = store.shard_count();
     let beside = tollgate_store::open_beside(&place.url).await.unwrap();
-    assert_eq!(beside.add_shards(256, audit("shards")).await.unwrap(), 64);
+    assert_eq!(beside.use_shards(256, audit("shards")).await.unwrap(), 64);
     assert_eq!((beside.shard_count().now(), known.now()), (256, 64), "it has not looked yet");
     assert_eq!(rows(&*store).await, (0..256).collect::<Vec<_>>());
     assert_eq!((known.now(), store.shard_count().now()), (256, 256), "who reads the leases knows");
@@ -51,24 +51,27 @@ pub(crate) async fn shards_are_added_and_all_learn_of_it(place: &Place) {
     assert_eq!((again.shard_count().now(), again.installation().await.unwrap().shards), (256, 64));
 }
 
-pub(crate) async fn shards_are_added_once_and_none_is_taken_away(place: &Place) {
+pub(crate) async fn the_number_is_changed_once(place: &Place) {
     let store = place.open().await;
     let oldest = "SELECT CAST(oldest AS bigint) FROM schema_compatibility";
     let first = place.number(oldest).await;
-    assert_eq!(store.add_shards(64, audit("shards")).await.unwrap(), 64);
+    assert_eq!(store.use_shards(64, audit("shards")).await.unwrap(), 64);
     assert_eq!((notes(place).await, place.number(oldest).await), (0, first), "nothing was done");
-    assert_eq!(store.add_shards(65, audit("shards")).await.unwrap(), 64);
-    assert_eq!(store.add_shards(65, audit("shards")).await.unwrap(), 65, "nothing more is done");
+    assert_eq!(store.use_shards(65, audit("shards")).await.unwrap(), 64);
+    assert_eq!(store.use_shards(65, audit("shards")).await.unwrap(), 65, "nothing more is done");
     assert_eq!((rows(&*store).await.len(), notes(place).await), (65, 1));
-    for to in [64, 0, 1_025] {
-        let refused = store.add_shards(to, audit("shards")).await.unwrap_err();
+    for to in [0, 1_025] {
+        let refused = store.use_shards(to, audit("shards")).await.unwrap_err();
         let StoreError::Invalid { field, message } = refused else { panic!("{refused:?}") };
         assert_eq!(field, "shards");
-        assert!(message.starts_with(&format!("{to} is not allowed, expected 65 to 1024")), "{message}");
+        assert!(message.starts_with(&format!("{to} is not allowed, expected 1 to 1024")), "{message}");
     }
     assert_eq!((store.read_shards().await.unwrap(), rows(&*store).await.len()), (65, 65));
-    assert_eq!(store.add_shards(1_024, audit("shards")).await.unwrap(), 65);
+    assert_eq!(store.use_shards(1_024, audit("shards")).await.unwrap(), 65);
     assert_eq!(rows(&*store).await.len(), 1_024);
+    assert_eq!(store.use_shards(64, audit("shards")).await.unwrap(), 1_024);
+    assert_eq!(rows(&*store).await.len(), 1_024, "what came from the others is found there");
+    assert_eq!((store.shard_count().now(), store.shard_count().used()), (1_024, 64));
 }
 
 /// Whoever adds shards, however many do at once, they come whole, and what owners write meanwhile is written.
@@ -87,17 +90,14 @@ pub(crate) async fn shards_are_added_in_the_middle_of_other_writes(place: &Place
     };
     let adder = |to: u16| {
         let store = Arc::clone(&store);
-        async move { store.add_shards(to, audit("shards")).await }
+        async move { store.use_shards(to, audit("shards")).await }
     };
     let writing = futures::future::join_all((0..8).map(writer));
     let adding = futures::future::join_all([80, 128, 128, 256].map(adder));
     let ((), added) = futures::future::join(async { drop(writing.await) }, adding).await;
-    for (to, done) in [80, 128, 128, 256].into_iter().zip(added) {
-        match done {
-            Ok(before) => assert!([64, 80, 128, 256].contains(&before) && before <= to, "{before} -> {to}"),
-            Err(StoreError::Invalid { .. }) => assert!(to < 256, "larger ones were faster"),
-            Err(error) => panic!("{error}"),
-        }
+    for done in added {
+        let before = done.unwrap();
+        assert!([64, 80, 128, 256].contains(&before), "{before}");
     }
     assert_eq!(rows(&*store).await, (0..256).collect::<Vec<_>>());
     assert_eq!(store.shard_count().now(), 256);
@@ -118,24 +118,24 @@ pub(crate) async fn new_shards_are_paused_as_the_others_are(place: &Place) {
         commit(&*store, shard, Changes { pause: Some(order.clone()), ..Changes::default() }).await;
     };
     let of_shard = async |shard| store.load_shard(shard).await.unwrap().pause;
-    store.add_shards(65, audit("shards")).await.unwrap();
+    store.use_shards(65, audit("shards")).await.unwrap();
     assert_eq!(of_shard(64).await, ShardPause::default(), "nobody has paused anything");
     let (first, second, third) = (order(5, true), order(7, false), order(9, true));
     told(3, &first).await;
-    store.add_shards(66, audit("shards")).await.unwrap();
+    store.use_shards(66, audit("shards")).await.unwrap();
     assert_eq!(of_shard(65).await, first);
     told(9, &second).await;
-    store.add_shards(67, audit("shards")).await.unwrap();
+    store.use_shards(67, audit("shards")).await.unwrap();
     assert_eq!(of_shard(66).await, second, "an order before this one changes nothing there");
     told(66, &third).await;
-    store.add_shards(68, audit("shards")).await.unwrap();
+    store.use_shards(68, audit("shards")).await.unwrap();
     assert_eq!(of_shard(67).await, third);
     // One that waits for the owners waits for the owner of a new shard, too.
     let other = Message { id: Uuid::from_u128(12), control: Control::PolicyDeleted { uid: Uuid::nil() } };
     let waiting =
         Message { id: Uuid::from_u128(11), control: Control::PauseShard { pause: Some(pause("flood")) } };
     store.post(0, &[other, waiting.clone()]).await.unwrap();
-    store.add_shards(70, audit("shards")).await.unwrap();
+    store.use_shards(70, audit("shards")).await.unwrap();
     for shard in [68, 69] {
         assert_eq!(store.inbox(shard, 100).await.unwrap(), std::slice::from_ref(&waiting));
     }
@@ -161,7 +161,7 @@ pub(crate) async fn the_last_look_waits_for_who_adds_shards(place: &Place) {
 
 pub(crate) async fn what_lives_in_each_shard_is_counted(place: &Place) {
     let store = place.open().await;
-    store.add_shards(70, audit("shards")).await.unwrap();
+    store.use_shards(70, audit("shards")).await.unwrap();
     assert_eq!(store.shard_fill().await.unwrap(), vec![ShardFill::default(); 70]);
     let (mut slots, one) = (policy("slots"), schedule("one"));
     slots.shard = 69;

@@ -33,6 +33,7 @@ mod keys;
 mod layout;
 mod listing;
 mod minutes;
+mod moves;
 mod neighbours;
 mod open;
 mod outbox;
@@ -121,9 +122,13 @@ conformance! {
     seal: stored_rows_come_in_pages_and_in_order items_of_schedules_are_replaced_with_the_rest
         secrets_are_replaced_where_nobody_was_faster
         schedules_are_counted_as_far_as_asked events_that_have_not_started_are_counted;
-    layout: shards_are_added_and_all_learn_of_it shards_are_added_once_and_none_is_taken_away
+    layout: shards_are_added_and_all_learn_of_it the_number_is_changed_once
         shards_are_added_in_the_middle_of_other_writes new_shards_are_paused_as_the_others_are
         what_lives_in_each_shard_is_counted the_last_look_waits_for_who_adds_shards;
+    moves: a_tree_moves_with_all_that_stands_under_it what_has_moved_may_come_back what_is_on_its_way_keeps_its_policy
+        only_the_owner_moves_what_is_there what_comes_late_is_handed_on_once schedules_go_alone_where_they_are_alone
+        what_was_read_before_a_move_is_not_written what_a_shard_knows_of_a_schedule_stays
+        submissions_are_found_where_their_runs_are;
     shard: takeover_race_has_one_winner takeover_of_a_row_that_moved_fails give_up_fences_the_former_owner
         wrong_lease_is_fenced lease_from_oneself_fences_the_one_before
         failed_commit_writes_nothing commits_of_many_shards_at_once_stand_or_fall_alone members_come_and_go;

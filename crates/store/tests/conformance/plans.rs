@@ -34,7 +34,7 @@ const SHORT: [&str; 20] = [
 ];
 
 /// Statements that read a whole shard, or a table in the order of an index, because that is what they are for.
-const WHOLE: [&str; 19] = [
+const WHOLE: [&str; 22] = [
     "alerts_count",
     "audit_list",
     "batches_load",
@@ -42,6 +42,9 @@ const WHOLE: [&str; 19] = [
     "fill_schedules",
     "inbox_list",
     "inbox_pauses",
+    "moved_homes_list",
+    "moves_ends",
+    "moves_policies",
     "news",
     "outbox_lanes",
     "prune_specs",

@@ -120,6 +120,7 @@ pub(crate) fn put(schedule: &Schedule, expected_generation: Option<i64>, childre
     PlanWrite::PutSchedule {
         schedule: Box::new(schedule.clone()),
         expected_generation,
+        lived_in: None,
         children,
         shard: 5,
         audit: audit(&format!("namespaces/default/schedules/{}", schedule.id)),

@@ -119,7 +119,7 @@ fn finished(run: &Run, policy: String) -> Finished {
         namespace: run.namespace.clone(),
         policy,
         ended: Ended {
-            run: names::of_run(&run.namespace, run.shard, run.id),
+            run: names::of_run(&run.namespace, run.named_shard(), run.id),
             schedule: run.schedule_id.clone(),
             launch_us: run.launch_us,
             finished_us: run.finished_us.unwrap_or_default(),

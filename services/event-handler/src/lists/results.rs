@@ -33,9 +33,12 @@ pub(super) async fn items(
     mut writer: Writer<'_>,
 ) -> Result<Fetched, Broken> {
     let mut next = 0;
+    // It has gone where its dead events were tried again, if its policy has moved.
+    let moved = Box::pin(writer.shared.moved_to((before.shard, before.shard), before.run)).await?;
+    let shard = moved.unwrap_or(before.shard);
     loop {
         let store = &writer.shared.store;
-        let results = store.results(before.shard, before.run, next, AT_ONCE).await?;
+        let results = store.results(shard, before.run, next, AT_ONCE).await?;
         let Some((last, _)) = results.last() else { break };
         next = last + 1;
         for (index, stored) in &results {

@@ -3,11 +3,15 @@
 //! In: what the owner has under way. Out: messages in the shard's inbox. What is told, and in which order, the core says
 //! (`own::Report`, and the head of its file).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tollgate_core::handle::control::{Control, Message, UnderWay};
+use tollgate_core::model::RunId;
 use tollgate_core::own::Report;
+use tollgate_store::handle::Lease;
+use tollgate_store::moves::Moved;
 use tollgate_target::Leave;
 
 use super::{Owner, OwnerEnd, instant};
@@ -39,8 +43,11 @@ impl Owner {
         begun.values().for_each(Leave::revoke);
         // Ends the line of answers with the last delivery; turns away the callers that wait.
         drop((loopback, replies));
-        if !under_way.is_empty() {
-            let control = Control::UnderWay { deliveries: under_way.clone() };
+        let Ok(moved) = move_away(&shared, &lease, &under_way).await else { return OwnerEnd::Lost };
+        let stays: Vec<UnderWay> =
+            under_way.iter().filter(|one| !moved.runs.contains_key(&one.run)).cloned().collect();
+        if !stays.is_empty() {
+            let control = Control::UnderWay { deliveries: stays };
             if let Err(error) = shared.store.post(shard, &[message(control)]).await {
                 tracing::warn!(shard, %error, "the deliveries under way cannot be noted; the lease runs out");
                 return OwnerEnd::Lost;
@@ -56,19 +63,59 @@ impl Owner {
         tollgate_fault_points::pass("handler.handover.after");
         tracing::debug!(shard, under_way = under_way.len(), "gave the shard up");
         shared.peers.placement_changed();
+        if moved.units > 0 {
+            moved.to.iter().for_each(|shard| shared.peers.wake(*shard));
+        }
         // Former owners report what they have begun.
         let own = under_way.into_iter().filter(|u| begun.contains_key(&(u.run, u.index, u.attempt)));
         let waiting = Report::new(own, shared.clock.mono_us());
         if waiting.until_us().is_some() {
             let reports = shared.reports.clone();
-            reports.spawn(report(shared, shard, inputs, waiting));
+            reports.spawn(report(shared, (shard, moved.runs), inputs, waiting));
         }
         OwnerEnd::HandedOver
     }
 }
 
-/// Waits for the answers, and puts each into the shard's inbox.
-async fn report(shared: Shared, shard: u16, mut inputs: mpsc::UnboundedReceiver<Input>, mut waiting: Report) {
+/// Moves what is to go from the shard. An error where the lease is another one by now.
+async fn move_away(shared: &Shared, lease: &Lease, under_way: &[UnderWay]) -> Result<Moved, ()> {
+    let units = shared.moves.take(lease.shard);
+    if units.is_empty() {
+        return Ok(Moved::default());
+    }
+    tollgate_fault_points::pass("handler.move.before");
+    let moved = shared.store.move_units(lease, &units, under_way, shared.clock.wall_us()).await;
+    tollgate_fault_points::pass("handler.move.after");
+    let moved = match moved {
+        Ok(Some(moved)) => moved,
+        Ok(None) => return Err(()),
+        // Whatever of it has gone: what is told here is handed on.
+        Err(error) => {
+            tracing::warn!(shard = lease.shard, %error, "what belongs into other queue shards stays for now");
+            Moved::default()
+        }
+    };
+    shared.moves.went(lease.shard, moved.units);
+    if moved.units > 0 {
+        let (units, runs) = (moved.units, moved.runs.len());
+        tracing::info!(
+            shard = lease.shard,
+            units,
+            runs,
+            "policies and schedules have moved to other queue shards"
+        );
+    }
+    Ok(moved)
+}
+
+/// Waits for the answers, and puts each into the inbox of its run's shard.
+async fn report(
+    shared: Shared,
+    (shard, moved): (u16, BTreeMap<RunId, u16>),
+    mut inputs: mpsc::UnboundedReceiver<Input>,
+    mut waiting: Report,
+) {
+    let shard_of = |run: &RunId| moved.get(run).copied().unwrap_or(shard);
     let mut hurried = false;
     while let Some(until_us) = waiting.until_us() {
         let mut answers = Vec::new();
@@ -89,19 +136,25 @@ async fn report(shared: Shared, shard: u16, mut inputs: mpsc::UnboundedReceiver<
         {
             answers.extend(answered(&mut waiting, input));
         }
-        post(&shared, shard, answers, until_us).await;
+        let mut by_shard: BTreeMap<u16, Vec<Message>> = BTreeMap::new();
+        for (run, message) in answers {
+            by_shard.entry(shard_of(&run)).or_default().push(message);
+        }
+        for (shard, messages) in by_shard {
+            post(&shared, shard, messages, until_us).await;
+        }
     }
     // Nobody waits for the rest any more.
     post(&shared, shard, waiting.rest().map(message).into_iter().collect(), i64::MIN).await;
 }
 
-fn answered(waiting: &mut Report, input: Input) -> Option<Message> {
-    let control = match input {
-        Input::Unsent { run, index, attempt } => waiting.answered(run, index, attempt, None),
-        Input::Sent { run, index, attempt, sent } => waiting.answered(run, index, attempt, Some(sent)),
-        _ => None,
+fn answered(waiting: &mut Report, input: Input) -> Option<(RunId, Message)> {
+    let (run, control) = match input {
+        Input::Unsent { run, index, attempt } => (run, waiting.answered(run, index, attempt, None)),
+        Input::Sent { run, index, attempt, sent } => (run, waiting.answered(run, index, attempt, Some(sent))),
+        _ => return None,
     };
-    control.map(message)
+    Some((run, message(control?)))
 }
 
 fn message(control: Control) -> Message {

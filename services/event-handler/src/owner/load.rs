@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
-use tollgate_core::handle::control::Control;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::{Context, MessageNeeds, ShardState};
 use tollgate_core::model::{DAY_US, SECOND_US};
 use tollgate_core::own::{Ask, News, Page, READ_MAX, Setup};
 use tollgate_metrics::Role;
 use tollgate_store::StoreError;
-use tollgate_store::handle::HandleStore;
+use tollgate_store::handle::{HandleStore, Lease};
 use uuid::Uuid;
 
+use super::strays::{Gone, hand_on};
 use super::{Life, Owner, ReadTask};
 use crate::outage;
 use crate::queries::readable_specs;
@@ -24,7 +28,9 @@ impl Owner {
     pub(super) async fn load(&mut self) -> Result<Life, StoreError> {
         let counted_until_us = self.counted_until_us().await?;
         let (shard, options) = (self.lease.shard, &self.shared.options);
+        self.gone = Arc::new(self.shared.store.moved_homes(shard).await?);
         let loaded = self.shared.store.load_shard(shard).await?;
+        self.shared.moved.learn(&loaded.runs);
         let state = ShardState {
             policies: loaded.policies,
             policies_deleted: loaded.policies_deleted,
@@ -88,7 +94,7 @@ impl Owner {
         false
     }
 
-    async fn reclaim(&mut self) -> Result<Option<tollgate_store::handle::Lease>, StoreError> {
+    async fn reclaim(&mut self) -> Result<Option<Lease>, StoreError> {
         let store = &self.shared.store;
         // Before the look at the lease: a lapse after it must be seen.
         self.lapses = self.shared.trust.lapses();
@@ -100,8 +106,13 @@ impl Owner {
     }
 
     pub(super) fn begin_read(&self, ask: Ask) -> ReadTask {
-        let (store, shard) = (self.shared.store.clone(), self.lease.shard);
-        tokio::spawn(async move { read_news(&*store, shard, ask).await })
+        let (shared, lease, gone) = (self.shared.clone(), self.lease.clone(), self.gone.clone());
+        tokio::spawn(async move {
+            let from = (&*shared.store, &lease, shared.clock.wall_us());
+            let (news, woken) = read_news(from, &gone, ask).await?;
+            woken.into_iter().for_each(|shard| shared.peers.wake(shard));
+            Ok(news)
+        })
     }
 
     /// News whose machine needs these specs first.
@@ -121,7 +132,13 @@ pub(super) async fn wait_to_try(failures: usize) {
 }
 
 /// Emitted runs are read before messages, so that what a run needs is among the messages.
-async fn read_news(store: &dyn HandleStore, shard: u16, ask: Ask) -> Result<News, StoreError> {
+/// What belongs to another shard is handed on to it: also the shards that have got something.
+async fn read_news(
+    (store, lease, now_us): (&dyn HandleStore, &Lease, i64),
+    gone: &Gone,
+    ask: Ask,
+) -> Result<(News, BTreeSet<u16>), StoreError> {
+    let shard = lease.shard;
     let Ask { part, except, again, specs } = ask;
     let mended = !specs.is_empty() && !readable_specs(store, shard, &specs).await?.is_empty();
     let mut untaken = store.emitted_runs(shard, i64::MIN..part.recent_us.end, part.runs_max).await?;
@@ -141,8 +158,18 @@ async fn read_news(store: &dyn HandleStore, shard: u16, ask: Ask) -> Result<News
         untaken.specs.extend(passed_over.specs);
     }
     let inbox = store.inbox_except(shard, &except, part.messages_max).await?;
-    let Page { messages: in_turn, full, releases_whole } =
+    let Page { messages: mut in_turn, full, releases_whole } =
         part.page(inbox.rows, inbox.messages, &inbox.unreadable);
+    // What has come with one is not in memory, if the shard was loaded before: it is, before anything else is taken in.
+    let is_unknown =
+        |message: &Message| matches!(message.control, Control::Arrived { epoch } if lease.epoch <= epoch);
+    if in_turn.iter().any(is_unknown) {
+        return Ok((News { mended: true, ..News::default() }, BTreeSet::new()));
+    }
+    let mut woken = BTreeSet::new();
+    if !gone.is_empty() {
+        woken = hand_on(store, (lease, gone), &mut untaken.runs, &mut in_turn, now_us).await?;
+    }
     let full = full || part.is_full(rows);
     let (mut messages, mut unreadable) = (Vec::with_capacity(in_turn.len()), inbox.unreadable);
     for message in in_turn {
@@ -157,7 +184,7 @@ async fn read_news(store: &dyn HandleStore, shard: u16, ask: Ask) -> Result<News
         }
     }
     let (runs, specs) = (untaken.runs, untaken.specs);
-    Ok(News {
+    let news = News {
         runs,
         specs,
         messages,
@@ -168,7 +195,8 @@ async fn read_news(store: &dyn HandleStore, shard: u16, ask: Ask) -> Result<News
         full,
         releases_whole,
         complete: false,
-    })
+    };
+    Ok((news, woken))
 }
 
 async fn read_context(store: &dyn HandleStore, shard: u16, control: &Control) -> Result<Context, StoreError> {

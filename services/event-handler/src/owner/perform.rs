@@ -234,7 +234,8 @@ impl Owner {
 
     fn deliver(&mut self, send: Send) {
         let shard = self.lease.shard;
-        let event_id = self.shared.keyring.id(EventRef { shard, run: send.run, index: send.index });
+        let event = EventRef { shard: send.named_shard, run: send.run, index: send.index };
+        let event_id = self.shared.keyring.id(event);
         let delivery = Delivery {
             event_id,
             attempt: send.attempt,

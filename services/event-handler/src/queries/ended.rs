@@ -170,15 +170,24 @@ impl Shared {
         };
         let rows = self.people.history(run.shard, run.id, 0, Some(outcome), 1).await?;
         let row = rows.into_iter().next();
-        Ok(row.map(|row| self.without_seal(run.shard, (row.run, row.index), row.message)).unwrap_or_default())
+        Ok(row.map(|row| self.without_seal((row.run, row.index), row.message)).unwrap_or_default())
     }
 
     /// What somebody said of an event, without its token: consumers may quote the id that they got.
-    pub(super) fn without_seal(&self, shard: u16, (run, index): (RunId, u32), words: String) -> String {
-        let sealed = self.keyring.id(EventRef { shard, run, index });
-        match EventId::without_seal(sealed.as_str()) {
-            Some(shown) if words.contains(sealed.as_str()) => words.replace(sealed.as_str(), shown),
-            _ => words,
+    pub(super) fn without_seal(&self, (run, index): (RunId, u32), words: String) -> String {
+        let behind_shard = format!("-{run}-{index}-");
+        let named = words.match_indices(&behind_shard).map(|(at, _)| at);
+        let mut shown = words.clone();
+        // The shard of its name: two to four digits.
+        for digits in named.flat_map(|at| (2..=4).filter_map(move |length| Some(at.checked_sub(length)?..at)))
+        {
+            let shard = words.get(digits).and_then(|digits| u16::from_str_radix(digits, 16).ok());
+            let Some(shard) = shard else { continue };
+            let sealed = self.keyring.id(EventRef { shard, run, index });
+            if let Some(name) = EventId::without_seal(sealed.as_str()) {
+                shown = shown.replace(sealed.as_str(), name);
+            }
         }
+        shown
     }
 }

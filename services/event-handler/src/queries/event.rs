@@ -12,7 +12,7 @@ use tollgate_service::status::status as store_status;
 use tonic::Status;
 
 use crate::Shared;
-use crate::answers::Addressed;
+use crate::addresses::Addressed;
 use crate::routes::Input;
 
 /// A run with what its events' times follow from.
@@ -195,7 +195,7 @@ impl Shared {
 
     pub(super) fn show(&self, view: &RunView, index: u32, record: EventRecord<'_>) -> v1::Event {
         let run = &view.run;
-        let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index });
+        let id = self.keyring.id(EventRef { shard: run.named_shard(), run: run.id, index });
         let shown = event::to_message(&id, run, index, view.launch_of(index), record);
         v1::Event { key: view.key.clone(), units: view.units, ..shown }
     }

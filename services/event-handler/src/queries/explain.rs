@@ -9,7 +9,7 @@ use tollgate_store::attempts::AttemptRow;
 use tonic::Status;
 
 use crate::Shared;
-use crate::answers::Addressed;
+use crate::addresses::Addressed;
 use crate::routes::Input;
 
 impl Shared {
@@ -53,7 +53,7 @@ impl Shared {
             Some(Some(explained)) => {
                 shown.state = state(explained.state).into();
                 let now_us = self.clock.wall_us();
-                v1::Explanation { event: Some(shown), ..self.why(event.shard, &explained, now_us) }
+                v1::Explanation { event: Some(shown), ..self.why(&explained, now_us) }
             }
             Some(None) => without_memory(shown),
             None => return Ok(None),
@@ -63,13 +63,13 @@ impl Shared {
     }
 
     /// What the owner knows of an event, in words, without the event itself.
-    pub(super) fn why(&self, shard: u16, explained: &Explanation, now_us: i64) -> v1::Explanation {
+    pub(super) fn why(&self, explained: &Explanation, now_us: i64) -> v1::Explanation {
         let mut reasons: Vec<v1::Reason> =
-            explained.reasons.iter().map(|r| self.in_words(shard, r, now_us)).collect();
+            explained.reasons.iter().map(|r| self.in_words(r, now_us)).collect();
         if reasons.is_empty() {
             reasons.push(in_flight(explained.state, explained));
         }
-        let holders = explained.holders.iter().map(|h| self.holder(shard, h, now_us)).collect();
+        let holders = explained.holders.iter().map(|h| self.holder(h, now_us)).collect();
         let place_in_line = explained.ahead.map_or(-1, |ahead| i64::try_from(ahead).unwrap_or(i64::MAX));
         let freed_by = freed_by(explained);
         let first = reasons.first().map(|r| r.message.clone()).unwrap_or_default();
@@ -88,19 +88,20 @@ impl Shared {
     }
 
     /// A reason without the tokens that somebody may have quoted, with what is known of workers.
-    fn in_words(&self, shard: u16, given: &Reason, now_us: i64) -> v1::Reason {
+    fn in_words(&self, given: &Reason, now_us: i64) -> v1::Reason {
         if let Reason::NoRoom { pool, .. } = given
             && let Some(words) = self.desk.nobody_is_able(*pool)
         {
             return reason(v1::ReasonCode::NoRoom, words);
         }
         let Reason::TargetRefuses(refusal) = given else { return in_words(given, now_us) };
-        let words = self.without_seal(shard, refusal.event, refusal.words.clone());
+        let words = self.without_seal(refusal.event, refusal.words.clone());
         in_words(&Reason::TargetRefuses(Refusal { words, ..refusal.clone() }), now_us)
     }
 
-    pub(super) fn holder(&self, shard: u16, holder: &Holder, now_us: i64) -> v1::Holder {
-        let id = self.keyring.id(EventRef { shard, run: holder.run, index: holder.index });
+    pub(super) fn holder(&self, holder: &Holder, now_us: i64) -> v1::Holder {
+        let event = EventRef { shard: holder.named_shard, run: holder.run, index: holder.index };
+        let id = self.keyring.id(event);
         let (namespace, schedule) = &holder.schedule;
         v1::Holder {
             event: names::of_event(namespace, id.as_str()),

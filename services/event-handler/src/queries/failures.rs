@@ -151,7 +151,7 @@ impl Shared {
                 let indexes = indexes.clone();
                 retried_count += u32::try_from(indexes.len()).unwrap_or(u32::MAX);
                 self.post(run.shard, Control::RetryDead { run: run.id, indexes }).await?;
-                let name = names::of_run(&run.namespace, run.shard, run.id);
+                let name = names::of_run(&run.namespace, run.named_shard(), run.id);
                 self.note(caller.clone(), &run.namespace, name, "retry").await?;
             }
             let shards: BTreeSet<u16> = found.iter().map(|dead| dead.run.shard).collect();
@@ -185,7 +185,7 @@ impl Shared {
                 // One that goes on has nothing to close as yet.
                 let Some(ended_us) = run.finished_us else { continue };
                 self.people.close_failures(run.shard, &[(run.id, ended_us)]).await.map_err(store_status)?;
-                let name = names::of_run(&run.namespace, run.shard, run.id);
+                let name = names::of_run(&run.namespace, run.named_shard(), run.id);
                 self.note(caller.clone(), &run.namespace, name, "close_failures").await?;
                 closed_runs_count += 1;
             }
@@ -209,7 +209,7 @@ fn only_dead(wanted: Wanted) -> Result<Wanted, FieldError> {
 
 fn add(groups: &mut BTreeMap<(i32, String), Group>, found: Found<'_>) {
     let Found { run, row, reason, .. } = found;
-    let example = EventRef { shard: run.shard, run: run.id, index: row.index };
+    let example = EventRef { shard: run.named_shard(), run: run.id, index: row.index };
     let key = (ended(row.outcome).into(), reason);
     let group = groups.entry(key).or_insert_with(|| Group {
         count: 0,

@@ -216,7 +216,7 @@ impl Shared {
             let is_last = rows.len() < limit as usize;
             for mut row in rows {
                 let after = row.index.saturating_add(row.count);
-                row.message = self.without_seal(run.shard, (row.run, row.index), row.message);
+                row.message = self.without_seal((row.run, row.index), row.message);
                 let reason = failure::reason(&row.message);
                 if wanted.reason.as_ref().is_none_or(|wanted| *wanted == reason) {
                     let from = row.index.max(from);

@@ -131,14 +131,14 @@ impl Shared {
     /// As its owner knows it; where that does not answer, as its row says.
     async fn held_token(&self, held: &Held<'_>, now_us: i64) -> v1::Holder {
         let (run, row) = (held.run, &held.row);
-        let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index: row.index });
+        let id = self.keyring.id(EventRef { shard: run.named_shard(), run: run.id, index: row.index });
         let shown =
             event::to_message(&id, run, row.index, 0, event::EventRecord::Token { row, suspect: false });
         let ask = |reply| Input::Explain { run: run.id, index: row.index, reply };
         let known = match self.peers.routes().ask(run.shard, ask).await {
             Some(explained) => explained
                 .and_then(|explained| explained.holders.into_iter().next())
-                .map(|holder| self.holder(run.shard, &holder, now_us)),
+                .map(|holder| self.holder(&holder, now_us)),
             None => {
                 let explained = self.peers.explain(run.shard, &shown.name).await;
                 explained.and_then(|explained| {
@@ -197,11 +197,11 @@ impl Shared {
     }
 
     fn waiter(&self, (run, next): (&Run, u32), finish_by_s: Option<i64>) -> v1::PolicyWaiter {
-        let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index: next });
+        let id = self.keyring.id(EventRef { shard: run.named_shard(), run: run.id, index: next });
         let end_us = finish_by_s.map(|after| run.launch_us.saturating_add(after.saturating_mul(SECOND_US)));
         v1::PolicyWaiter {
             schedule: names::of_schedule(&run.namespace, &run.schedule_id),
-            run: names::of_run(&run.namespace, run.shard, run.id),
+            run: names::of_run(&run.namespace, run.named_shard(), run.id),
             launch_time: Some(convert::timestamp(run.launch_us)),
             finish_by_time: end_us.map(convert::timestamp),
             priority: u32::from(run.priority),
@@ -218,7 +218,7 @@ impl Shared {
         let ask = |reply| Input::Explain { run: run.id, index: next, reply };
         match self.peers.routes().ask(run.shard, ask).await {
             Some(Some(explained)) => {
-                let told = self.why(run.shard, &explained, now_us);
+                let told = self.why(&explained, now_us);
                 (waiter.place_in_line, waiter.summary) = (told.place_in_line, told.summary);
             }
             // It has started since its row was read.

@@ -81,7 +81,7 @@ impl Shared {
             status.shards.push(v1::ShardGauge { shard: shard.into(), paused, ..v1::ShardGauge::default() });
             for target in shown.targets {
                 if namespace.is_none_or(|namespace| namespace == target.namespace) {
-                    targets.add(self.show_target(target, shard));
+                    targets.add(self.show_target(target));
                 }
             }
             for gauge in shown.gauges {
@@ -126,7 +126,7 @@ impl Shared {
         let policy = gauge.policy.as_ref();
         let above = policy.and_then(|policy| policy.parent.as_deref());
         let error = gauge.last_error.as_ref();
-        let words = error.map(|error| self.without_seal(shard, error.event, error.words.clone()));
+        let words = error.map(|error| self.without_seal(error.event, error.words.clone()));
         let drained = gauge.drained.as_ref();
         v1::PolicyGauge {
             policy: policy.map(|p| names::of_policy(&p.namespace, &p.id)).unwrap_or_default(),

@@ -75,9 +75,9 @@ fn join(sum: &mut v1::TargetGauge, gauge: v1::TargetGauge) {
 
 impl Shared {
     /// A target as callers see it.
-    pub(super) fn show_target(&self, gauge: TargetGauge, shard: u16) -> v1::TargetGauge {
+    pub(super) fn show_target(&self, gauge: TargetGauge) -> v1::TargetGauge {
         let error = gauge.last_error.as_ref();
-        let words = error.map(|error| self.without_seal(shard, error.event, error.words.clone()));
+        let words = error.map(|error| self.without_seal(error.event, error.words.clone()));
         v1::TargetGauge {
             parent: format!("namespaces/{}", gauge.namespace),
             target: gauge.target.unwrap_or_default(),

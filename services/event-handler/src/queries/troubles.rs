@@ -164,7 +164,7 @@ impl Shared {
                     known.incomplete |= sight.incomplete;
                     known.settling |= sight.settling;
                     known.shards += 1;
-                    known.troubles.extend(of_shard(&self.shown(shard, sight, &unable), now_us));
+                    known.troubles.extend(of_shard(&self.shown(sight, &unable), now_us));
                 }
                 // One that has been handed over meanwhile is its next owner's.
                 None => not_loaded += u64::from(routes.owns(shard)),
@@ -228,7 +228,7 @@ impl Shared {
     }
 
     /// A sight without the tokens that somebody may have quoted, with what is known of workers.
-    fn shown(&self, shard: u16, mut sight: Sight, unable: &BTreeMap<u128, Unable>) -> Sight {
+    fn shown(&self, mut sight: Sight, unable: &BTreeMap<u128, Unable>) -> Sight {
         for unserved in &mut sight.unserved {
             if let Some(known) = unable.get(&unserved.pool) {
                 unserved.since_us = Some(known.since_us);
@@ -236,7 +236,7 @@ impl Shared {
             }
         }
         for failing in sight.sufferers.iter_mut().flat_map(|sufferer| &mut sufferer.failing) {
-            failing.words = self.without_seal(shard, failing.event, std::mem::take(&mut failing.words));
+            failing.words = self.without_seal(failing.event, std::mem::take(&mut failing.words));
         }
         sight
     }

@@ -139,6 +139,7 @@ fn write(schedule: &Schedule, children: Vec<Child>) -> PlanWrite {
     PlanWrite::PutSchedule {
         schedule: Box::new(schedule.clone()),
         expected_generation: None,
+        lived_in: None,
         children,
         shard: u16::try_from(schedule.uid.as_u128() % SHARDS).unwrap(),
         audit: Audit {

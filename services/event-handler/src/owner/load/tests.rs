@@ -36,11 +36,12 @@ async fn what_launches_now_is_read_beside_a_backlog_of_the_past() {
     let mut runs: Vec<Run> = (1..=backlog).map(run).collect();
     runs.push(run(now_us - 1));
     store.emit(&runs, &[]).await.unwrap();
+    let lease = store.lease(5).await.unwrap().unwrap();
     let part =
         ReadSize { runs_max: 32, messages_max: 9, recent_us: now_us - RECENT_US..now_us + 300 * SECOND_US };
     let ask =
         |except: &[Uuid]| Ask { part: part.clone(), except: except.to_vec(), again: None, specs: Vec::new() };
-    let news = read_news(&*store, 5, ask(&[])).await.unwrap();
+    let (news, _) = read_news((&*store, &lease, 0), &Gone::new(), ask(&[])).await.unwrap();
     let read: Vec<i64> = news.runs.iter().map(|run| run.launch_us).collect();
     assert_eq!(read, (1..=32).chain([now_us - 1]).collect::<Vec<_>>());
     assert!(news.full && news.releases_whole, "what is sent again waits for releases alone");
@@ -48,14 +49,14 @@ async fn what_launches_now_is_read_beside_a_backlog_of_the_past() {
     let mut messages: Vec<Message> =
         (0..9).map(|number| Message::first(number, Control::PauseShard { pause: None })).collect();
     store.post(5, &messages).await.unwrap();
-    let news = read_news(&*store, 5, ask(&[])).await.unwrap();
+    let (news, _) = read_news((&*store, &lease, 0), &Gone::new(), ask(&[])).await.unwrap();
     assert!(!news.releases_whole && news.messages.len() == 9);
     let except: Vec<Uuid> = messages.iter().map(|message| message.id).collect();
     messages.iter_mut().for_each(|message| message.id = Uuid::from_u128(message.id.as_u128() | 0xFF << 120));
     store.post(5, &messages).await.unwrap();
-    let news = read_news(&*store, 5, ask(&except)).await.unwrap();
+    let (news, _) = read_news((&*store, &lease, 0), &Gone::new(), ask(&except)).await.unwrap();
     assert!(news.releases_whole && news.full && news.messages.len() == 9);
     let all = Ask { part: ReadSize { runs_max: 10_000, ..part.clone() }, ..ask(&[]) };
-    let news = read_news(&*store, 5, all).await.unwrap();
+    let (news, _) = read_news((&*store, &lease, 0), &Gone::new(), all).await.unwrap();
     assert_eq!((news.runs.len(), news.releases_whole), (runs.len(), false));
 }

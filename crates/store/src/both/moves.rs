@@ -1,0 +1,482 @@
+//! Moves what lives in one queue shard and belongs into another one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use tollgate_core::handle::control::{Control, Message, UnderWay};
+use tollgate_core::model::{MINUTE_US, RunId};
+use tollgate_core::plan::shard_of;
+use uuid::Uuid;
+
+use super::moving::{copy_specs, drop_twins, hand_on, known, move_known, move_runs, schedules_known};
+use super::{Ask, Driver, Engine, Tx, Whom, insert_messages, own_sql, sql};
+use crate::StoreError;
+use crate::failure::Failure;
+use crate::handle::Lease;
+use crate::moves::{MoveStore, Moved, Stray, Unit, UnitKind, WITH_MOVES};
+use crate::rows::{
+    HeldLeaseRow, MessageRow, MovedHomeRow, MovedPolicyRow, MovedScheduleRow, MovingScheduleRow, OpenRunRow,
+    message_rows, policy_body,
+};
+
+/// How many schedules one look reads at once.
+const PAGE: i64 = 10_000;
+/// A run of which more events have ended stays until it has ended: their history would go with it, and its policy would wait.
+const ENDED_MAX: i32 = 20_000;
+/// How many runs and ended events one transaction moves, unless a single unit has more: the other shard's owner waits for it.
+const ROWS_MAX: i64 = 50_000;
+/// For how long the items of a submission are waited for that is not complete, from the latest that came.
+const SUBMITTING_US: i64 = 15 * MINUTE_US;
+
+#[async_trait]
+impl<D: Driver> MoveStore for D {
+    async fn units_to_move(&self, limit: usize) -> Result<BTreeMap<u16, Vec<Unit>>, StoreError> {
+        let used: Vec<(i32,)> = self.rows(Whom::Roles, Ask::new(sql!("layout_used"))).await?;
+        let Some(used) = used.first().and_then(|(used,)| u16::try_from(*used).ok()) else {
+            return Ok(BTreeMap::new());
+        };
+        let mut look = Look { limit, found: BTreeMap::new() };
+        let policies: Vec<(Uuid, Option<Uuid>, i32)> =
+            self.rows(Whom::Roles, Ask::new(sql!("moves_policies"))).await?;
+        let policies: BTreeMap<Uuid, (Option<Uuid>, i32)> =
+            policies.into_iter().map(|(uid, parent, shard)| (uid, (parent, shard))).collect();
+        for (uid, (parent, shard)) in &policies {
+            if parent.is_none() {
+                look.at(*shard, Unit { to: shard_of(*uid, used), uid: *uid, kind: UnitKind::Tree });
+            }
+        }
+        let mut after = Uuid::nil();
+        loop {
+            let ask = Ask::new(sql!("moves_schedules")).bind(after).bind(PAGE);
+            let page: Vec<(Uuid, Option<Uuid>, i32)> = self.rows(Whom::Roles, ask).await?;
+            for (uid, policy, shard) in &page {
+                let found = match policy {
+                    None => Some((shard_of(*uid, used), UnitKind::Free)),
+                    // Its policy takes it along, unless somebody has put it where the policy was before.
+                    Some(policy) => {
+                        let of = policies.get(policy).and_then(|(_, of)| u16::try_from(*of).ok());
+                        of.map(|to| (to, UnitKind::LeftBehind))
+                    }
+                };
+                if let Some((to, kind)) = found {
+                    look.at(*shard, Unit { to, uid: *uid, kind });
+                }
+            }
+            match page.last() {
+                Some((last, ..)) if i64::try_from(page.len()).is_ok_and(|rows| rows >= PAGE) => after = *last,
+                _ => return Ok(look.found),
+            }
+        }
+    }
+
+    async fn move_units(
+        &self,
+        lease: &Lease,
+        units: &[Unit],
+        under_way: &[UnderWay],
+        now_us: i64,
+    ) -> Result<Option<Moved>, StoreError> {
+        let mut by_target: BTreeMap<u16, Vec<Unit>> = BTreeMap::new();
+        for unit in units.iter().filter(|unit| unit.to != lease.shard) {
+            by_target.entry(unit.to).or_default().push(*unit);
+        }
+        if by_target.is_empty() {
+            return Ok(Some(Moved::default()));
+        }
+        // Whether a schedule has followed the end of a run only its shard knows. Of this one, nothing goes on meanwhile.
+        let ends: Vec<MessageRow> = self.rows(Whom::Roles, Ask::new(sql!("moves_ends"))).await?;
+        let next = Arc::new(next_of(&ends));
+        let mut all = Moved::default();
+        for (to, units) in by_target {
+            let (lease, under_way, next) = (lease.clone(), under_way.to_vec(), Arc::clone(&next));
+            let part = Arc::new(Part { lease, to, units, under_way, next, now_us });
+            let moved = self
+                .run_tx(Whom::Roles, "move_units", move |mut tx| {
+                    let part = Arc::clone(&part);
+                    async move { part.go(&mut tx).await }.boxed()
+                })
+                .await?;
+            let Some((units, runs)) = moved else { return Ok(None) };
+            if units > 0 {
+                all.units += units;
+                all.to.push(to);
+            }
+            all.runs.extend(runs.into_iter().map(|run| (RunId(run), to)));
+        }
+        Ok(Some(all))
+    }
+
+    async fn moved_homes(&self, shard: u16) -> Result<BTreeMap<Uuid, u16>, StoreError> {
+        let ask = Ask::new(sql!("moved_homes_list")).bind(i32::from(shard));
+        let rows: Vec<(Uuid, i32)> = self.rows(Whom::Roles, ask).await?;
+        Ok(rows.into_iter().filter_map(|(uid, to)| Some((uid, u16::try_from(to).ok()?))).collect())
+    }
+
+    async fn moved_runs(&self, shard: u16, runs: &[RunId]) -> Result<BTreeMap<RunId, u16>, StoreError> {
+        if runs.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let ids: Vec<Uuid> = runs.iter().map(|run| run.0).collect();
+        let ask = Ask::new(sql!("moved_runs_list")).bind(i32::from(shard)).set(&ids)?;
+        let rows: Vec<(Uuid, i32)> = self.rows(Whom::Roles, ask).await?;
+        Ok(rows.into_iter().filter_map(|(run, to)| Some((RunId(run), u16::try_from(to).ok()?))).collect())
+    }
+
+    async fn hand_on(&self, lease: &Lease, to: u16, stray: Stray, now_us: i64) -> Result<(), StoreError> {
+        let messages = Arc::new(message_rows(&stray.messages)?);
+        let parts = Arc::new((lease.clone(), stray));
+        self.run_tx(Whom::Roles, "hand_on", move |mut tx| {
+            let (parts, messages) = (Arc::clone(&parts), Arc::clone(&messages));
+            async move { hand_on(&mut tx, (&parts.0, to), &parts.1, &messages, now_us).await }.boxed()
+        })
+        .await
+    }
+}
+
+/// What a look has found.
+struct Look {
+    limit: usize,
+    found: BTreeMap<u16, Vec<Unit>>,
+}
+
+impl Look {
+    fn at(&mut self, shard: i32, unit: Unit) {
+        let Ok(shard) = u16::try_from(shard) else { return };
+        if unit.to == shard {
+            return;
+        }
+        let of_shard = self.found.entry(shard).or_default();
+        if of_shard.len() < self.limit {
+            of_shard.push(unit);
+        }
+    }
+}
+
+/// What goes to one shard by one transaction.
+struct Part {
+    lease: Lease,
+    to: u16,
+    units: Vec<Unit>,
+    under_way: Vec<UnderWay>,
+    /// Schedules that are to follow the end of a run, by namespace and id.
+    next: Arc<BTreeSet<(String, String)>>,
+    now_us: i64,
+}
+
+/// What is about to go.
+#[derive(Default)]
+struct Load {
+    policies: Vec<MovedPolicyRow>,
+    schedules: Vec<MovingScheduleRow>,
+    /// The unit of each policy, and of each schedule, by its uid.
+    of_policy: BTreeMap<Uuid, Uuid>,
+    of_schedule: BTreeMap<Uuid, Uuid>,
+    runs: Vec<OpenRunRow>,
+    /// Units that stay for now.
+    stays: BTreeSet<Uuid>,
+}
+
+impl Part {
+    /// How many units have gone, and the ids of their runs.
+    async fn go<DB: Engine>(&self, tx: &mut Tx<'_, DB>) -> Result<Option<(usize, Vec<Uuid>)>, Failure> {
+        let Some(epoch) = hold(tx, &self.lease, self.to).await? else { return Ok(None) };
+        let mut load = self.gather(tx).await?;
+        self.keep_back(tx, &mut load).await?;
+        load.drop_what_stays();
+        let units: BTreeSet<Uuid> =
+            load.of_policy.values().chain(load.of_schedule.values()).copied().collect();
+        if units.is_empty() {
+            return Ok(Some((0, Vec::new())));
+        }
+        let runs: Vec<Uuid> = load.runs.iter().map(|run| run.run_id).collect();
+        let twins = known(tx, i32::from(self.to), &runs).await?;
+        if twins.iter().any(|(_, state)| state != "EMITTED") {
+            // It would be there twice: nothing of this part goes.
+            return Ok(Some((0, Vec::new())));
+        }
+        let twins: Vec<Uuid> = twins.into_iter().map(|(run, _)| run).collect();
+        drop_twins(tx, i32::from(self.to), &twins).await?;
+        self.write(tx, &load, &runs).await?;
+        self.tell(tx, &runs, epoch).await?;
+        Ok(Some((units.len(), runs)))
+    }
+
+    async fn gather<DB: Engine>(&self, tx: &mut Tx<'_, DB>) -> Result<Load, Failure> {
+        let from = i32::from(self.lease.shard);
+        let mut load = Load::default();
+        let (trees, singles): (Vec<Unit>, Vec<Unit>) =
+            self.units.iter().partition(|unit| unit.kind == UnitKind::Tree);
+        if !trees.is_empty() {
+            let roots: BTreeSet<Uuid> = trees.iter().map(|unit| unit.uid).collect();
+            let all: Vec<(Uuid, Option<Uuid>, i32)> = tx.rows(Ask::new(sql!("moves_policies"))).await?;
+            load.of_policy = in_trees(&all, &roots);
+            let uids: Vec<Uuid> = load.of_policy.keys().copied().collect();
+            load.policies = tx.rows(Ask::new(sql!("moves_policies_lock")).set(&uids)?).await?;
+            // One that has moved since, as a whole.
+            load.policies.retain(|row| row.shard == from);
+            let uids: BTreeSet<Uuid> = load.policies.iter().map(|row| row.uid).collect();
+            load.of_policy.retain(|uid, _| uids.contains(uid));
+            let uids: Vec<Uuid> = uids.into_iter().collect();
+            let under: Vec<MovingScheduleRow> =
+                tx.rows(Ask::new(sql!("moves_schedules_under")).set(&uids)?).await?;
+            load.take(under.into_iter().filter(|row| row.shard == from));
+        }
+        if !singles.is_empty() {
+            let uids: Vec<Uuid> = singles.iter().map(|unit| unit.uid).collect();
+            let rows: Vec<MovingScheduleRow> =
+                tx.rows(Ask::new(sql!("moves_schedules_lock")).set(&uids)?).await?;
+            let above: Vec<Uuid> = rows.iter().filter_map(|row| row.policy_uid).collect();
+            let above: Vec<MovedPolicyRow> =
+                tx.rows(Ask::new(sql!("moves_policies_lock")).set(&above)?).await?;
+            let there: BTreeSet<Uuid> =
+                above.iter().filter(|row| row.shard == i32::from(self.to)).map(|row| row.uid).collect();
+            let is_free: BTreeMap<Uuid, bool> =
+                singles.iter().map(|unit| (unit.uid, unit.kind == UnitKind::Free)).collect();
+            // One that has got a policy since, or lost it, belongs elsewhere.
+            let belongs = |row: &MovingScheduleRow| match row.policy_uid {
+                None => is_free.get(&row.uid) == Some(&true),
+                Some(policy) => there.contains(&policy),
+            };
+            load.take(rows.into_iter().filter(|row| row.shard == from && belongs(row)));
+        }
+        let open: Vec<OpenRunRow> = tx.rows(Ask::new(sql!("moves_runs")).bind(from)).await?;
+        load.runs = open;
+        Ok(load)
+    }
+
+    /// Finds which units stay for now: something of them is on its way, or would be left behind.
+    async fn keep_back<DB: Engine>(&self, tx: &mut Tx<'_, DB>, load: &mut Load) -> Result<(), Failure> {
+        let strangers: Vec<Uuid> = load
+            .runs
+            .iter()
+            .filter(|run| load.unit_of(run).is_some() && !load.of_schedule.contains_key(&run.schedule_uid))
+            .map(|run| run.schedule_uid)
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
+        let there: Vec<(Uuid,)> = match strangers.is_empty() {
+            true => Vec::new(),
+            false => tx.rows(Ask::new(sql!("moves_there")).set(&strangers)?).await?,
+        };
+        let there: BTreeSet<Uuid> = there.into_iter().map(|(uid,)| uid).collect();
+        let mut stays = BTreeSet::new();
+        // Schedules that are deleted, and have runs: they go with these, unless some are of another unit.
+        let mut deleted: BTreeMap<Uuid, Option<Uuid>> = BTreeMap::new();
+        for run in &load.runs {
+            let (unit, of_schedule) = (load.unit_of(run), load.of_schedule.get(&run.schedule_uid).copied());
+            let is_deleted = of_schedule.is_none() && !there.contains(&run.schedule_uid);
+            if is_deleted {
+                let known = *deleted.entry(run.schedule_uid).or_insert(unit);
+                if known != unit {
+                    stays.extend(known.into_iter().chain(unit));
+                }
+            } else if unit != of_schedule {
+                // Made under another policy than its schedule has now.
+                stays.extend(unit.into_iter().chain(of_schedule));
+            }
+            let is_taken = matches!(run.state.as_str(), "EMITTED" | "WAITING" | "RUNNING");
+            if !is_taken || run.ended > ENDED_MAX {
+                stays.extend(unit);
+            }
+        }
+        for (schedule, unit) in deleted {
+            load.of_schedule.extend(unit.map(|unit| (schedule, unit)));
+        }
+        let uids: Vec<Uuid> = load.of_policy.keys().chain(load.of_schedule.keys()).copied().collect();
+        let waiting: Vec<(Uuid,)> = tx.rows(Ask::new(sql!("moves_outbox")).set(&uids)?).await?;
+        stays.extend(waiting.iter().filter_map(|(uid,)| load.unit_with(*uid)));
+        let is_next = |row: &&MovingScheduleRow| self.next.contains(&(row.namespace.clone(), row.id.clone()));
+        let next = load.schedules.iter().filter(is_next);
+        stays.extend(next.filter_map(|row| load.of_schedule.get(&row.uid).copied()));
+        let coming = self.known_otherwise(tx, load).await?;
+        stays.extend(coming.iter().filter_map(|uid| load.of_schedule.get(uid)));
+        self.above_budget(load, &mut stays);
+        load.stays = stays;
+        Ok(())
+    }
+
+    /// Schedules to which items are being submitted, and those that the other shard has given up while runs of them go on there.
+    async fn known_otherwise<DB: Engine>(
+        &self,
+        tx: &mut Tx<'_, DB>,
+        load: &Load,
+    ) -> Result<Vec<Uuid>, Failure> {
+        let uids: Vec<Uuid> = load.of_schedule.keys().copied().collect();
+        let since_us = self.now_us - SUBMITTING_US;
+        let mut found: Vec<(Uuid,)> =
+            tx.rows(Ask::new(sql!("moves_submitting")).set(&uids)?.bind(since_us)).await?;
+        let to = i32::from(self.to);
+        let given_up = schedules_known(tx, to, &uids).await?.into_iter().filter(|(_, (_, is_home))| !is_home);
+        let given_up: Vec<Uuid> = given_up.map(|(uid, _)| uid).collect();
+        if !given_up.is_empty() {
+            let open: Vec<OpenRunRow> = tx.rows(Ask::new(sql!("moves_runs")).bind(to)).await?;
+            let open: BTreeSet<Uuid> = open.iter().map(|run| run.schedule_uid).collect();
+            found.extend(given_up.into_iter().filter(|uid| open.contains(uid)).map(|uid| (uid,)));
+        }
+        Ok(found.into_iter().map(|(uid,)| uid).collect())
+    }
+
+    /// The units that would make the transaction too long stay for the next one, if it has any others.
+    fn above_budget(&self, load: &Load, stays: &mut BTreeSet<Uuid>) {
+        let mut rows: BTreeMap<Uuid, i64> = BTreeMap::new();
+        for run in &load.runs {
+            if let Some(unit) = load.unit_of(run) {
+                *rows.entry(unit).or_default() += 1 + i64::from(run.ended);
+            }
+        }
+        let mut sum = 0;
+        for unit in
+            self.units.iter().map(|unit| unit.uid).filter(|unit| !stays.contains(unit)).collect::<Vec<_>>()
+        {
+            let own = rows.get(&unit).copied().unwrap_or_default();
+            if sum > 0 && sum + own > ROWS_MAX {
+                stays.insert(unit);
+            } else {
+                sum += own;
+            }
+        }
+    }
+
+    async fn write<DB: Engine>(
+        &self,
+        tx: &mut Tx<'_, DB>,
+        load: &Load,
+        runs: &[Uuid],
+    ) -> Result<(), Failure> {
+        let (from, to) = (i32::from(self.lease.shard), i32::from(self.to));
+        let schedules: Vec<Uuid> = load.of_schedule.keys().copied().collect();
+        let policies: Vec<Uuid> = load.of_policy.keys().copied().collect();
+        move_runs(tx, (from, to), runs, self.now_us).await?;
+        copy_specs(tx, (from, to), &schedules).await?;
+        move_known(tx, (from, to), &schedules).await?;
+        tx.execute(Ask::new(sql!("moves_shard_policies")).bind(from).bind(to).set(&policies)?).await?;
+        let (mut rows, mut bodies) = (Vec::new(), Vec::new());
+        for row in &load.policies {
+            let (row, policy) = row.in_shard(self.to)?;
+            bodies.push(policy_body(&policy)?);
+            rows.push(row);
+        }
+        if !rows.is_empty() {
+            tx.execute(Ask::new(sql!("moves_policy_rows")).set(&rows)?).await?;
+            tx.execute(Ask::new(own_sql!("shard_policies_put")).bind(to).set(&bodies)?).await?;
+        }
+        let rows: Vec<MovedScheduleRow> = load
+            .schedules
+            .iter()
+            .map(|row| row.in_shard(self.lease.shard, self.to))
+            .collect::<Result<_, _>>()?;
+        if !rows.is_empty() {
+            tx.execute(Ask::new(sql!("moves_schedule_rows")).set(&rows)?).await?;
+        }
+        let gone: Vec<MovedHomeRow> = policies
+            .iter()
+            .chain(&schedules)
+            .map(|uid| MovedHomeRow { shard_id: from, uid: *uid, to_shard: to, moved_us: self.now_us })
+            .collect();
+        let uids: Vec<Uuid> = gone.iter().map(|row| row.uid).collect();
+        tx.execute(Ask::new(sql!("moved_homes_drop")).bind(to).set(&uids)?).await?;
+        tx.execute(Ask::new(sql!("moved_homes_put")).set(&gone)?).await?;
+        tx.execute(Ask::new(sql!("schema_raise")).bind(WITH_MOVES)).await?;
+        Ok(())
+    }
+
+    /// The other shard's owner loads it, and does not make deliveries again that are under way.
+    async fn tell<DB: Engine>(&self, tx: &mut Tx<'_, DB>, runs: &[Uuid], epoch: i64) -> Result<(), Failure> {
+        let of_runs: BTreeSet<Uuid> = runs.iter().copied().collect();
+        let own = self.under_way.iter().filter(|one| of_runs.contains(&one.run.0));
+        let deliveries: Vec<UnderWay> = own.cloned().collect();
+        // It is read first, as the others are for whoever has loaded the shard since.
+        let random = Uuid::new_v4().as_u64_pair().1 >> 1;
+        let mut messages = vec![Message::first(random, Control::Arrived { epoch })];
+        if !deliveries.is_empty() {
+            messages.push(Message::first(random | 1 << 63, Control::UnderWay { deliveries }));
+        }
+        insert_messages(tx, i32::from(self.to), &message_rows(&messages)?).await?;
+        Ok(())
+    }
+}
+
+impl Load {
+    fn take(&mut self, schedules: impl IntoIterator<Item = MovingScheduleRow>) {
+        for row in schedules {
+            // A schedule alone that has got a policy since goes with that one.
+            let unit = match row.policy_uid {
+                Some(policy) => self.of_policy.get(&policy).copied().unwrap_or(row.uid),
+                None => row.uid,
+            };
+            if self.of_schedule.insert(row.uid, unit).is_none() {
+                self.schedules.push(row);
+            }
+        }
+    }
+
+    /// The unit with which a run goes: that of its policy, else that of its schedule.
+    fn unit_of(&self, run: &OpenRunRow) -> Option<Uuid> {
+        match run.policy_uid {
+            Some(policy) => self.of_policy.get(&policy).copied(),
+            None => self.of_schedule.get(&run.schedule_uid).copied(),
+        }
+    }
+
+    /// The unit that a policy or schedule is of.
+    fn unit_with(&self, uid: Uuid) -> Option<Uuid> {
+        self.of_policy.get(&uid).or_else(|| self.of_schedule.get(&uid)).copied()
+    }
+
+    fn drop_what_stays(&mut self) {
+        let stays = std::mem::take(&mut self.stays);
+        self.of_policy.retain(|_, unit| !stays.contains(unit));
+        self.of_schedule.retain(|_, unit| !stays.contains(unit));
+        let (of_policy, of_schedule) = (&self.of_policy, &self.of_schedule);
+        self.policies.retain(|row| of_policy.contains_key(&row.uid));
+        self.schedules.retain(|row| of_schedule.contains_key(&row.uid));
+        let runs = std::mem::take(&mut self.runs);
+        self.runs = runs.into_iter().filter(|run| self.unit_of(run).is_some()).collect();
+    }
+}
+
+/// Holds both shards, the one with the smaller number first. The epoch of the one that gets something; none where the other
+/// one's lease is not this one any more.
+pub(super) async fn hold<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    lease: &Lease,
+    to: u16,
+) -> Result<Option<i64>, Failure> {
+    let (from, to) = (i32::from(lease.shard), i32::from(to));
+    let mut held = Vec::new();
+    for shard in [from.min(to), from.max(to)] {
+        held.extend(tx.rows::<HeldLeaseRow>(Ask::new(sql!("moves_lock")).bind(shard)).await?);
+    }
+    let of = |shard| held.iter().find(|row| row.shard_id == shard);
+    let is_own = of(from).is_some_and(|row| row.lease_id == lease.lease_id);
+    Ok(of(to).filter(|_| is_own).map(|row| row.epoch))
+}
+
+/// The policies of these trees, and the root of each.
+fn in_trees(all: &[(Uuid, Option<Uuid>, i32)], roots: &BTreeSet<Uuid>) -> BTreeMap<Uuid, Uuid> {
+    let above: BTreeMap<Uuid, Option<Uuid>> = all.iter().map(|(uid, parent, _)| (*uid, *parent)).collect();
+    let root_of = |uid: Uuid| {
+        let mut at = uid;
+        // A tree has few levels; a circle, which no writer makes, ends here.
+        for _ in 0..64 {
+            match above.get(&at)? {
+                Some(parent) => at = *parent,
+                None => return Some(at),
+            }
+        }
+        None
+    };
+    let rooted = above.keys().filter_map(|uid| Some((*uid, root_of(*uid)?)));
+    rooted.filter(|(_, root)| roots.contains(root)).collect()
+}
+
+/// The schedules that are to follow, by namespace and id.
+fn next_of(ends: &[MessageRow]) -> BTreeSet<(String, String)> {
+    let named = ends.iter().filter_map(|row| match serde_json::from_str(&row.body) {
+        Ok(Control::RunEnded { end }) => end.next.map(|next| (end.namespace, next.schedule)),
+        _ => None,
+    });
+    named.collect()
+}

@@ -1,0 +1,190 @@
+//! The rows of what moves: those of runs, what shards know of schedules, and where what has gone is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use uuid::Uuid;
+
+use super::moves::hold;
+use super::{Ask, Driver, Engine, Tx, Whom, insert_messages, sql};
+use crate::StoreError;
+use crate::failure::Failure;
+use crate::handle::Lease;
+use crate::history::PRUNE_AT_ONCE;
+use crate::moves::Stray;
+use crate::rows::{MessageRow, MovedRunRow};
+
+/// Which of these runs a shard has, and their states.
+pub(super) async fn known<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    shard: i32,
+    runs: &[Uuid],
+) -> Result<Vec<(Uuid, String)>, Failure> {
+    if runs.is_empty() {
+        return Ok(Vec::new());
+    }
+    tx.rows(Ask::new(sql!("moves_known")).bind(shard).set(runs)?).await
+}
+
+/// Rows of runs go that are in another shard as well.
+pub(super) async fn drop_twins<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    shard: i32,
+    runs: &[Uuid],
+) -> Result<(), Failure> {
+    if !runs.is_empty() {
+        tx.execute(Ask::new(sql!("moves_twins")).bind(shard).set(runs)?).await?;
+    }
+    Ok(())
+}
+
+/// Runs go, with all that stands under them, and leave word where.
+pub(super) async fn move_runs<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    (from, to): (i32, i32),
+    runs: &[Uuid],
+    now_us: i64,
+) -> Result<(), Failure> {
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let statements = [
+        sql!("moves_tokens"),
+        sql!("moves_token_batches"),
+        sql!("moves_unstarted_events"),
+        sql!("moves_event_history"),
+        sql!("moves_ended_batches"),
+        sql!("moves_event_results"),
+        sql!("moves_item_pages"),
+        sql!("moves_item_runs"),
+        sql!("moves_closed_failures"),
+        sql!("moves_submissions"),
+        sql!("moves_run_rows"),
+    ];
+    for statement in statements {
+        tx.execute(Ask::new(statement).bind(from).bind(to).set(runs)?).await?;
+    }
+    let word: Vec<MovedRunRow> = runs
+        .iter()
+        .map(|run| MovedRunRow { shard_id: from, run_id: *run, to_shard: to, moved_us: now_us })
+        .collect();
+    tx.execute(Ask::new(sql!("moved_runs_drop")).bind(to).set(runs)?).await?;
+    tx.execute(Ask::new(sql!("moved_runs_put")).set(&word)?).await?;
+    Ok(())
+}
+
+pub(super) async fn copy_specs<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    (from, to): (i32, i32),
+    schedules: &[Uuid],
+) -> Result<(), Failure> {
+    if !schedules.is_empty() {
+        tx.execute(Ask::new(sql!("moves_specs")).bind(from).bind(to).set(schedules)?).await?;
+    }
+    Ok(())
+}
+
+/// What a shard knows of some schedules: their generations, and whether they live there.
+pub(super) async fn schedules_known<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    shard: i32,
+    schedules: &[Uuid],
+) -> Result<BTreeMap<Uuid, (i64, bool)>, Failure> {
+    let ask = Ask::new(sql!("moves_schedules_known")).bind(shard).set(schedules)?;
+    let rows: Vec<(Uuid, i64, bool)> = tx.rows(ask).await?;
+    Ok(rows.into_iter().map(|(uid, generation, is_home)| (uid, (generation, is_home))).collect())
+}
+
+/// What a shard knows of schedules goes to the other one, unless that one has them already, and knows as much.
+pub(super) async fn move_known<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    (from, to): (i32, i32),
+    schedules: &[Uuid],
+) -> Result<(), Failure> {
+    let mut here = schedules_known(tx, from, schedules).await?;
+    let there = schedules_known(tx, to, schedules).await?;
+    here.retain(|uid, (generation, is_home)| {
+        let is_newer = |there: &(i64, bool)| !there.1 || *generation > there.0;
+        *is_home && there.get(uid).is_none_or(is_newer)
+    });
+    let moving: Vec<Uuid> = here.into_keys().collect();
+    let before: Vec<Uuid> = moving.iter().filter(|uid| there.contains_key(uid)).copied().collect();
+    if !before.is_empty() {
+        tx.execute(Ask::new(sql!("moves_schedules_before")).bind(to).set(&before)?).await?;
+    }
+    tx.execute(Ask::new(sql!("moves_shard_schedules")).bind(from).bind(to).set(&moving)?).await?;
+    Ok(())
+}
+
+/// What has come to one shard for what lives in another one goes there, unless the lease is another one by now.
+pub(super) async fn hand_on<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    (lease, to): (&Lease, u16),
+    stray: &Stray,
+    messages: &[MessageRow],
+    now_us: i64,
+) -> Result<(), Failure> {
+    if hold(tx, lease, to).await?.is_none() {
+        // The next owner does it.
+        return Ok(());
+    }
+    let (from, to) = (i32::from(lease.shard), i32::from(to));
+    copy_specs(tx, (from, to), &stray.schedules.iter().copied().collect::<Vec<_>>()).await?;
+    let runs: Vec<Uuid> = stray.runs.iter().map(|run| run.0).collect();
+    // What has been taken in here goes with the rest of its policy.
+    let is_taken = |state: &str| matches!(state, "WAITING" | "RUNNING" | "LISTING");
+    let free = known(tx, from, &runs).await?.into_iter().filter(|(_, state)| !is_taken(state));
+    let runs: Vec<Uuid> = free.map(|(run, _)| run).collect();
+    // One that is there already stays as it is.
+    let twins: BTreeSet<Uuid> = known(tx, to, &runs).await?.into_iter().map(|(run, _)| run).collect();
+    drop_twins(tx, from, &twins.iter().copied().collect::<Vec<_>>()).await?;
+    let others: Vec<Uuid> = runs.into_iter().filter(|run| !twins.contains(run)).collect();
+    move_runs(tx, (from, to), &others, now_us).await?;
+    if !messages.is_empty() {
+        let ids: Vec<Uuid> = messages.iter().map(|message| message.message_id).collect();
+        let here: Vec<(Uuid,)> = tx.rows(Ask::new(sql!("moves_inbox")).bind(from).set(&ids)?).await?;
+        let is_here = |message: &&MessageRow| here.iter().any(|(id,)| *id == message.message_id);
+        let messages: Vec<MessageRow> = messages.iter().filter(is_here).cloned().collect();
+        insert_messages(tx, to, &messages).await?;
+    }
+    Ok(())
+}
+
+/// Forgets of a shard where runs have gone before `before_us`, if they are not there any more, and have not gone on from there.
+/// Answers how many.
+pub(super) async fn prune_moved<D: Driver>(
+    driver: &D,
+    shard: u16,
+    before_us: i64,
+) -> Result<u64, StoreError> {
+    let (mut all, mut after) = (0, Uuid::nil());
+    loop {
+        let ask = Ask::new(sql!("moved_runs_old")).bind(i32::from(shard)).bind(after).bind(before_us);
+        let old: Vec<(Uuid, i32)> = driver.rows(Whom::Roles, ask.bind(i64::from(PRUNE_AT_ONCE))).await?;
+        let Some((last, _)) = old.last() else { return Ok(all) };
+        after = *last;
+        let mut gone: BTreeSet<Uuid> = old.iter().map(|(run, _)| *run).collect();
+        for to in old.iter().map(|(_, to)| *to).collect::<BTreeSet<_>>() {
+            let runs: Vec<Uuid> = old.iter().filter(|(_, at)| *at == to).map(|(run, _)| *run).collect();
+            // In this order: one that goes on meanwhile is found by either.
+            let there: Vec<(Uuid, String)> =
+                driver.rows(Whom::Roles, Ask::new(sql!("moves_known")).bind(to).set(&runs)?).await?;
+            let onward: Vec<(Uuid, i32)> =
+                driver.rows(Whom::Roles, Ask::new(sql!("moved_runs_list")).bind(to).set(&runs)?).await?;
+            for run in there.iter().map(|(run, _)| run).chain(onward.iter().map(|(run, _)| run)) {
+                gone.remove(run);
+            }
+        }
+        let gone: Arc<Vec<Uuid>> = Arc::new(gone.into_iter().collect());
+        all += driver
+            .run_tx(Whom::Roles, "prune_moved", move |mut tx| {
+                let gone = Arc::clone(&gone);
+                async move {
+                    tx.execute(Ask::new(sql!("moved_runs_drop")).bind(i32::from(shard)).set(&gone)?).await
+                }
+                .boxed()
+            })
+            .await?;
+    }
+}

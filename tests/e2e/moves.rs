@@ -1,0 +1,218 @@
+//! The number of queue shards is changed while schedules fire and consumers hold tokens: what belongs elsewhere moves, nothing is
+//! lost or comes twice, no policy has more in flight than it may, and every id goes on naming its event.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tollgate_harness::resources::{every, http, once, policy, schedule_name, soon};
+use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
+use tollgate_proto::v1::{
+    CancelRunRequest, ExplainEventRequest, ExtendTokenRequest, GetEventRequest, ReleaseOutcome,
+    ReleaseStatus, ReleaseTokenRequest, RetryDeadEventsRequest, RunState, TriggerScheduleRequest,
+};
+
+use crate::more_shards::{all_owned, each_second};
+
+on_both_stores!(what_belongs_elsewhere_moves_while_everything_goes_on);
+
+const QUICK: [&str; 4] = ["--window", "2s", "--ahead", "4s"];
+/// Policies, each with a schedule that fires each second, and one whose consumer keeps what it gets.
+const POLICIES: usize = 6;
+const HELD: u32 = 3;
+
+struct World {
+    database: Database,
+    consumers: Vec<Consumer>,
+    keeper: Consumer,
+}
+
+impl World {
+    /// Each policy has a consumer of its own, which sees how many of its events are in flight.
+    async fn begin(service: &Service, database: Database) -> Self {
+        let mut consumers = Vec::new();
+        let keeper = Consumer::start(service.link(), Releases::Unary, |_| Conduct::keep()).await;
+        for number in 0..POLICIES {
+            let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(5..20)).await;
+            let id = format!("p{number}");
+            service.create_policy(&id, policy(2)).await.unwrap();
+            let often = every(1, soon(4_000), 5, &id, http(&consumer));
+            service.create_schedule(&format!("s{number}"), often).await.unwrap();
+            let free = every(1, soon(4_000), 1, "", http(&keeper));
+            service.create_schedule(&format!("free{number}"), free).await.unwrap();
+            consumers.push(consumer);
+        }
+        for number in 0..4 {
+            let id = format!("kept{number}");
+            service.create_policy(&id, policy(HELD)).await.unwrap();
+            let kept = once(soon(2_000), 2 * HELD, &id, http(&keeper));
+            service.create_schedule(&id, kept).await.unwrap();
+        }
+        let world = Self { database, consumers, keeper };
+        wait_for("what is kept", 40, async || (world.kept().len() == 12).then_some(())).await;
+        world
+    }
+
+    /// The events whose tokens are held, by the ids that came.
+    fn kept(&self) -> BTreeSet<String> {
+        let arrivals = self.keeper.notes.arrivals().into_iter();
+        arrivals.filter(|one| one.schedule.starts_with("kept")).map(|one| one.event_id).collect()
+    }
+
+    /// Has so many shards used, and waits until nothing belongs elsewhere.
+    async fn change(&self, service: &Service, shards: usize) {
+        let (cli, url) = (Cli::new(service.url()), self.database.url());
+        cli.json(&["store", "shards", "--to", &shards.to_string(), "--store", &url]);
+        wait_for("all to be where it belongs", 120, async || {
+            let shown = cli.json(&["store", "shards", "--store", &url]);
+            (shown["toMove"].as_u64() == Some(0)).then_some(())
+        })
+        .await;
+    }
+
+    /// No schedule has missed a second, and no policy has had more in flight than it may.
+    fn judge(&self) {
+        for (number, consumer) in self.consumers.iter().enumerate() {
+            each_second(&consumer.notes, &format!("s{number}"), 5);
+            each_second(&self.keeper.notes, &format!("free{number}"), 1);
+            consumer.notes.assert_clean();
+            consumer.notes.assert_once();
+            assert!(consumer.notes.in_flight_max() <= 2, "{number}: {}", consumer.notes.in_flight_max());
+        }
+        self.keeper.notes.assert_once();
+    }
+}
+
+/// Whoever is asked knows the event by the id that its consumer got.
+async fn is_known(service: &Service, id: &str) {
+    let get = GetEventRequest { name: id.to_owned() };
+    let event = service.handler().get_event(get).await.unwrap().into_inner();
+    assert_eq!(event.event_id, id);
+    let explain = ExplainEventRequest { name: id.to_owned() };
+    let explained = service.handler().explain_event(explain).await.unwrap().into_inner();
+    assert_eq!(explained.event.unwrap().event_id, id);
+    let extend = ExtendTokenRequest { name: id.to_owned(), attempt: Some(1), ttl: None };
+    service.handler().extend_token(extend).await.unwrap();
+}
+
+async fn release(service: &Service, id: &str) -> ReleaseStatus {
+    let release = ReleaseTokenRequest { name: id.to_owned(), ..Default::default() };
+    service.handler().release_token(release).await.unwrap().into_inner().status()
+}
+
+async fn what_belongs_elsewhere_moves_while_everything_goes_on(kind: Kind) {
+    let database = Database::new(kind).await;
+    let service = Service::start_with(&database, &QUICK).await;
+    let world = World::begin(&service, database).await;
+    let before = service.first_run("kept0").await.name;
+    world.change(&service, 256).await;
+    all_owned(&service, 256, 1).await;
+    // Nothing of what was held has come again, and no further event has started.
+    let kept = world.kept();
+    assert_eq!(kept.len(), 12, "as many as were held before");
+    for id in &kept {
+        is_known(&service, id).await;
+    }
+    assert_eq!(service.run(&before).await.name, before, "a run keeps its name");
+    for id in &kept {
+        assert_eq!(release(&service, id).await, ReleaseStatus::Released, "{id}");
+        assert_eq!(release(&service, id).await, ReleaseStatus::AlreadyReleased, "{id}");
+    }
+    // Those that waited start where their policy is by now.
+    wait_for("the others", 40, async || (world.kept().len() == 24).then_some(())).await;
+    // Fewer than at first.
+    world.change(&service, 16).await;
+    for id in world.kept().difference(&kept) {
+        is_known(&service, id).await;
+        assert_eq!(release(&service, id).await, ReleaseStatus::Released, "{id}");
+    }
+    for number in 0..4 {
+        let run = service.finished(&format!("kept{number}"), 40).await;
+        assert_eq!((run.state(), run.counts.unwrap().succeeded), (RunState::Finished, 6));
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    world.judge();
+    let troubles = Cli::new(service.url()).json(&["troubles", "-A"]);
+    assert_eq!(troubles["troubles"].as_array().map(Vec::len), Some(0), "{troubles}");
+    service.stop().await;
+}
+
+/// Processes that die in the middle of it lose nothing, and what they have begun goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deaths_in_the_middle_of_it_lose_nothing() {
+    let database = Database::new(Kind::Postgres).await;
+    let lease = ["--lease-ttl", "1500ms"];
+    let flags = [&QUICK[..], &lease[..]].concat();
+    let first = Service::start_with(&database, &flags).await;
+    let second = Service::join(&database, &flags).await;
+    let third = Service::join(&database, &flags).await;
+    all_owned(&first, 64, 3).await;
+    let world = World::begin(&first, database).await;
+    let (cli, url) = (Cli::new(first.url()), world.database.url());
+    cli.json(&["store", "shards", "--to", "256", "--store", &url]);
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    second.kill9();
+    tokio::time::sleep(Duration::from_millis(1_000)).await;
+    let fourth = Service::join(&world.database, &flags).await;
+    world.change(&first, 200).await;
+    all_owned(&first, 256, 3).await;
+    for (number, id) in world.kept().iter().enumerate() {
+        let service = [&first, &third, &fourth][number % 3];
+        is_known(service, id).await;
+        assert_eq!(release(service, id).await, ReleaseStatus::Released, "{id}");
+    }
+    wait_for("the others", 40, async || (world.kept().len() == 24).then_some(())).await;
+    for (number, consumer) in world.consumers.iter().enumerate() {
+        each_second(&consumer.notes, &format!("s{number}"), 5);
+        assert!(consumer.notes.in_flight_max() <= 2, "{number}: {}", consumer.notes.in_flight_max());
+    }
+    for service in [first, third, fourth] {
+        service.stop().await;
+    }
+}
+
+/// Dead events of a run that ended before its policy moved are tried again where the policy is; a run is cancelled there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ended_before_is_tried_again_under_its_policy() {
+    let database = Database::new(Kind::Postgres).await;
+    let service = Service::start_with(&database, &QUICK).await;
+    let consumer = Consumer::start(service.link(), Releases::Unary, |arrival| {
+        let failed = ReleaseTokenRequest { outcome: ReleaseOutcome::Failed.into(), ..Default::default() };
+        if arrival.attempt == 1 { Conduct::release(failed) } else { Conduct::work(1..5) }
+    })
+    .await;
+    let mut dead = Vec::new();
+    for number in 0..6 {
+        let id = format!("p{number}");
+        service.create_policy(&id, policy(2)).await.unwrap();
+        let mut schedule = once(soon(1_000), 3, &id, http(&consumer));
+        schedule.retry =
+            Some(tollgate_proto::v1::RetryPolicy { max_attempts: Some(1), ..Default::default() });
+        service.create_schedule(&id, schedule).await.unwrap();
+        dead.push(id);
+    }
+    let world = World { database, consumers: Vec::new(), keeper: consumer };
+    let mut runs = Vec::new();
+    for id in &dead {
+        runs.push(service.finished(id, 40).await);
+    }
+    world.change(&service, 256).await;
+    for run in &runs {
+        let ended = run.counts.unwrap();
+        if ended.dead > 0 {
+            let retry = RetryDeadEventsRequest { parent: run.name.clone(), ..Default::default() };
+            let retried = service.handler().retry_dead_events(retry).await.unwrap().into_inner();
+            assert_eq!(u64::from(retried.retried_count), u64::from(ended.dead), "{run:?}");
+        }
+        wait_for("the events to end well", 30, async || {
+            let now = service.run(&run.name).await;
+            (now.counts?.dead == 0).then_some(())
+        })
+        .await;
+    }
+    let paused = TriggerScheduleRequest { name: schedule_name("p0"), events: Some(2), ..Default::default() };
+    let made = service.master().trigger_schedule(paused).await.unwrap().into_inner();
+    let cancel = CancelRunRequest { name: made.name.clone(), ..Default::default() };
+    let run = service.handler().cancel_run(cancel).await.unwrap().into_inner();
+    assert_eq!(run.name, made.name);
+    service.stop().await;
+}
