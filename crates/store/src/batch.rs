@@ -130,8 +130,11 @@ impl PlanBatch {
                 audit
             }
             PlanWrite::PutPolicy { policy, expected_generation, audit } => {
-                let expected = expected_generation
-                    .map(|generation| Expected::new(policy.uid, generation, "policy", &policy.id));
+                // Nobody but a move takes it elsewhere.
+                let expected = expected_generation.map(|generation| Expected {
+                    shard: Some(policy.shard),
+                    ..Expected::new(policy.uid, generation, "policy", &policy.id)
+                });
                 let put = PutPolicy { policy: PolicyNew::new(&policy)?, wanted: policy, expected };
                 self.steps.push(BatchStep::PutPolicy(put));
                 audit
@@ -281,11 +284,23 @@ pub(crate) fn judge_generations<'a>(
     Ok(())
 }
 
-/// Whether all schedules still live in the queue shards that are expected: those of them `found` are there.
+/// Whether all expected generations are those that were `found`, and where they were expected to live.
+pub(crate) fn judge_held<'a>(
+    expected: impl IntoIterator<Item = &'a Expected, IntoIter: Clone>,
+    found: &[(Uuid, i64, i32)],
+) -> Result<(), StoreError> {
+    let expected = expected.into_iter();
+    let generations: Vec<(Uuid, i64)> = found.iter().map(|(uid, now, _)| (*uid, *now)).collect();
+    judge_generations(expected.clone(), &generations)?;
+    judge_homes(expected, found)
+}
+
+/// Whether all still live in the queue shards that are expected: those `found` do.
 pub(crate) fn judge_homes<'a>(
     expected: impl IntoIterator<Item = &'a Expected>,
-    found: &BTreeMap<Uuid, i32>,
+    found: &[(Uuid, i64, i32)],
 ) -> Result<(), StoreError> {
+    let found: BTreeMap<Uuid, i32> = found.iter().map(|(uid, _, shard)| (*uid, *shard)).collect();
     for Expected { uid, shard, what, .. } in expected {
         if let (Some(shard), Some(now)) = (shard, found.get(uid))
             && i32::from(*shard) != *now

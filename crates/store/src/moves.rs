@@ -19,6 +19,10 @@ use crate::handle::Lease;
 /// The migration of the first version that knows that something may have moved.
 pub(crate) const WITH_MOVES: i64 = 35;
 
+/// A run of which more events have ended stays where it is until it has ended, and is not tried again elsewhere: their history
+/// would go with it, and policies would wait.
+pub const ENDED_MAX: u32 = 20_000;
+
 /// What moves as a whole: a tree of policies with its schedules, or one schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unit {
@@ -61,6 +65,8 @@ pub struct Stray {
     pub schedules: BTreeSet<Uuid>,
     /// Messages, as the other shard is to have them.
     pub messages: Vec<Message>,
+    /// Parts of messages that stay.
+    pub parts: Vec<Message>,
 }
 
 impl Stray {

@@ -1,8 +1,8 @@
 //! Decides which event a caller means.
 //!
 //! In: a name or a bare id. Out: the queue shard, run and index, once the id's seal and the shard's number are those of this
-//! installation. Invariant: the store is asked only where an id names a shard that this process does not know yet, and where a run
-//! is not found: it may have moved.
+//! installation. Invariant: the store is asked only where an id names a shard that this process does not know yet, and where a
+//! run is not found: it may have moved.
 
 use tollgate_auth::{Access, Aim, EventRefusal, NamedId};
 use tollgate_core::model::EventRef;
@@ -91,13 +91,10 @@ impl Shared {
         Ok(to.is_some())
     }
 
-    /// The address of an event that another process asks for. Where no owner here has the shard in which it was thought to be, the
-    /// store may know better; where it does not answer, the other process finds another way.
-    pub(crate) async fn forwarded(&self, mut at: Addressed) -> Addressed {
-        if !self.peers.routes().owns(at.event.shard) {
-            let _moved = Box::pin(self.has_moved(&mut at)).await;
-        }
-        at
+    /// The same, for another process, which has asked the owner in this one. Where the store does not answer, that process finds
+    /// another way.
+    pub(crate) async fn has_moved_here(&self, at: &mut Addressed) -> bool {
+        Box::pin(self.has_moved(at)).await.unwrap_or(false)
     }
 
     /// The address where the event's run is by now, as far as the store knows of it at all: for people.

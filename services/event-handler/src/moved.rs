@@ -1,8 +1,8 @@
 //! Knows where runs are that have moved to another queue shard since they were made.
 //!
-//! In: what owners have loaded, and what the store says when it is asked. Out: the shard in which a run lives whose name has another
-//! one. Invariant: what is known here may be old, or forgotten, so whoever does not find a run asks the store once more. Not here:
-//! what moves (the store), and when ([`crate::moves`]).
+//! In: what owners have loaded, and what the store says when it is asked. Out: the shard in which a run lives whose name has
+//! another one. Invariant: what is known here may be old, or forgotten, so whoever does not find a run asks the store once
+//! more. Not here: what moves (the store), and when ([`crate::moves`]).
 
 use std::sync::Arc;
 

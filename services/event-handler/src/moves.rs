@@ -1,8 +1,8 @@
 //! Has moved what lives in this process's queue shards and belongs into other ones, since the number of shards was changed.
 //!
 //! In: what the store says belongs elsewhere. Out: shards that are given up for a moment, with what is to go; the owner has it
-//! moved when it hands over ([`crate::owner`]), and any process takes the shard again. Invariants: one shard of a process after the
-//! other; where nothing could go, the shard is left alone for a while. Not here: what may go (the store).
+//! moved when it hands over ([`crate::owner`]), and any process takes the shard again. Invariants: one shard of a process after
+//! the other; where nothing could go, the shard is left alone for a while. Not here: what may go (the store).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,6 +4,7 @@
 //! to be not owned.
 
 use tollgate_auth::{Access, Aim};
+use tollgate_core::handle::release::Answer;
 use tollgate_core::model::RunId;
 use tollgate_core::trouble::worst_first;
 use tollgate_proto::convert::{self, names};
@@ -18,7 +19,7 @@ use crate::Shared;
 use crate::answers::{Released, extended_to_wire, released_to_wire};
 use crate::peers::PeerKey;
 use crate::queries::Seen;
-use crate::routes::Input;
+use crate::routes::{Input, Replied};
 
 /// How many troubles of one process are told.
 const TOLD_MAX: usize = 1_000;
@@ -57,6 +58,11 @@ impl PeerService {
     }
 }
 
+/// Whether no owner here holds the event where it was thought to be.
+fn is_missing(replied: Option<&Replied>) -> bool {
+    matches!(replied, None | Some(Replied::Answer(Answer::NotHeld)))
+}
+
 #[tonic::async_trait]
 impl HandlerPeerService for PeerService {
     async fn forward_releases(
@@ -65,9 +71,12 @@ impl HandlerPeerService for PeerService {
     ) -> Result<Response<v1::ForwardReleasesResponse>, Status> {
         let all = request.into_inner().releases.into_iter().map(|request| async move {
             let replied = match self.shared.understand(&Access::Open, &request).await {
-                Ok((at, release)) => {
-                    let at = self.shared.forwarded(at).await;
-                    self.shared.release_here(&at, &release).await
+                Ok((mut at, release)) => {
+                    let mut replied = self.shared.release_here(&at, &release).await;
+                    while is_missing(replied.as_ref()) && self.shared.has_moved_here(&mut at).await {
+                        replied = self.shared.release_here(&at, &release).await;
+                    }
+                    replied
                 }
                 // The caller has understood it, so this process is another version: the caller finds another way.
                 Err(_) => None,
@@ -83,9 +92,12 @@ impl HandlerPeerService for PeerService {
         request: Request<v1::ForwardExtendRequest>,
     ) -> Result<Response<v1::ForwardExtendResponse>, Status> {
         let extend = request.into_inner().extend.unwrap_or_default();
-        let (at, ttl_ms) = self.shared.understand_extend(&Access::Open, &extend).await?;
-        let at = self.shared.forwarded(at).await;
-        Ok(Response::new(extended_to_wire(self.shared.extend_here(&at, extend.attempt, ttl_ms).await)))
+        let (mut at, ttl_ms) = self.shared.understand_extend(&Access::Open, &extend).await?;
+        let mut replied = self.shared.extend_here(&at, extend.attempt, ttl_ms).await;
+        while is_missing(replied.as_ref()) && self.shared.has_moved_here(&mut at).await {
+            replied = self.shared.extend_here(&at, extend.attempt, ttl_ms).await;
+        }
+        Ok(Response::new(extended_to_wire(replied)))
     }
 
     async fn forward_explain(
@@ -94,7 +106,7 @@ impl HandlerPeerService for PeerService {
     ) -> Result<Response<v1::ForwardExplainResponse>, Status> {
         let name = request.into_inner().name;
         let at = self.shared.address((&Access::Open, Aim::Read), "name", &name).await;
-        let at = self.shared.forwarded(at.map_err(Released::into_status)?).await;
+        let at = self.shared.present(at.map_err(Released::into_status)?).await?;
         let explanation = self.shared.explain_here(&name, &at).await?;
         Ok(Response::new(v1::ForwardExplainResponse { explanation }))
     }

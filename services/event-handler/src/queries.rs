@@ -24,6 +24,7 @@ use tollgate_proto::v1;
 use tollgate_service::status::status as store_status;
 use tollgate_store::StoreError;
 use tollgate_store::handle::HandleStore;
+use tollgate_store::moves::ENDED_MAX;
 use tonic::Status;
 use uuid::Uuid;
 
@@ -68,7 +69,12 @@ impl Shared {
             .ok_or_else(|| Status::not_found(format!("{field}: there is no run {name:?}")))
     }
 
-    async fn find_run_by_id(&self, namespace: &str, shard: u16, id: RunId) -> Result<Option<Run>, Status> {
+    pub(crate) async fn find_run_by_id(
+        &self,
+        namespace: &str,
+        shard: u16,
+        id: RunId,
+    ) -> Result<Option<Run>, Status> {
         if !self.has_shard(shard).await? {
             return Ok(None);
         }
@@ -80,6 +86,23 @@ impl Shared {
             runs = self.people.runs(to, &[id]).await.map_err(store_status)?;
         }
         Ok(runs.into_iter().find(|run| run.namespace == namespace && run.named_shard() == shard))
+    }
+
+    /// Refuses to have events of a run tried again that could not follow its policy to where that is by now.
+    pub(crate) async fn may_be_tried_again(&self, run: &Run) -> Result<(), Status> {
+        if run.counts.total() <= ENDED_MAX {
+            return Ok(());
+        }
+        let gone = self.people.moved_homes(run.shard).await.map_err(store_status)?;
+        if !gone.contains_key(&run.policy_uid.unwrap_or(run.schedule_uid)) {
+            return Ok(());
+        }
+        Err(Status::failed_precondition(format!(
+            "what limits {} has moved to another queue shard since, and {} of its events have ended: more than {ENDED_MAX} do not \
+             follow; trigger its schedule again",
+            names::of_run(&run.namespace, run.named_shard(), run.id),
+            run.counts.total()
+        )))
     }
 
     /// A run as the API shows it.

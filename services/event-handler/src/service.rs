@@ -316,7 +316,8 @@ impl EventHandlerService for HandlerService {
         let access = admitted(&request)?;
         let caller = caller(request.metadata());
         let request = request.into_inner();
-        let run = self.shared.find_run("parent", &request.parent).await?;
+        let mut run = self.shared.find_run("parent", &request.parent).await?;
+        self.shared.may_be_tried_again(&run).await?;
         if request.events.len() > BATCH_MAX {
             let given = format!("{} events", request.events.len());
             return Err(FieldError::new("events", given, "at most 1000 events, or none for all").into());
@@ -343,6 +344,8 @@ impl EventHandlerService for HandlerService {
             if self.shared.sync(&[run.shard]).await == 0 || !more {
                 break;
             }
+            // It may have followed its policy.
+            run = self.shared.find_run("parent", &request.parent).await?;
         }
         if retried_count > 0 {
             self.shared.note(caller, &run.namespace, request.parent, "retry").await?;
@@ -451,7 +454,12 @@ impl HandlerService {
                     (filter.states, filter.failures) = convert::run::states_in_filter(&term.value)?;
                 }
                 "name" => {
-                    let (shard, from, to) = convert::run::ids_in_filter(&term.value)?;
+                    let (mut shard, from, to) = convert::run::ids_in_filter(&term.value)?;
+                    // A whole name is found wherever its run is by now.
+                    if let Some(named) = shard.filter(|_| from == to) {
+                        let run = self.shared.find_run_by_id(namespace, named, from).await?;
+                        shard = run.map(|run| run.shard).or(shard);
+                    }
                     filter.ids = Some(RunIds { shard, from, to });
                 }
                 "launch_time>" => filter.from_us = Some(filter::moment(&term.value)?),

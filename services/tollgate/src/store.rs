@@ -1,10 +1,10 @@
-//! `tollgate store`: tells how many queue shards there are, and changes their number, in the store itself, beside the processes at
-//! work.
+//! `tollgate store`: tells how many queue shards there are, and changes their number, in the store itself, beside the processes
+//! at work.
 //!
-//! In: the store's URL, and how many shards are to be used. Out: the number, and what lives in the shards. Invariant: the number
-//! is changed by one transaction, and only where no process is registered whose version does not know of it. Not here: what is in
-//! that transaction, which the store decides; who takes new shards and moves what is to move, which each process finds out by
-//! itself.
+//! In: the store's URL, and how many shards are to be used. Out: the number, and what lives in the shards. Invariant: the
+//! number is changed by one transaction, and only where no process is registered whose version does not know of it. Not here:
+//! what is in that transaction, which the store decides; who takes new shards and moves what is to move, which each process
+//! finds out by itself.
 
 use std::collections::BTreeMap;
 
@@ -43,8 +43,8 @@ pub(crate) struct StoreArgs {
 
 #[derive(Subcommand, Clone, Debug)]
 enum StoreCommand {
-    /// Show how many queue shards there are, what lives in them and what is still to move, or change their number. The command may
-    /// run beside the service
+    /// Show how many queue shards there are, what lives in them and what is still to move, or change their number. The command
+    /// may run beside the service
     Shards {
         /// The number of queue shards that are to be used, at most 1024. What lives in others moves while everything goes on
         #[arg(long, value_name = "NUMBER")]

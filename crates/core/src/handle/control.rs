@@ -190,6 +190,18 @@ pub enum Control {
     },
 }
 
+impl Control {
+    /// The runs that it is about, as far as it is about single ones.
+    pub fn runs(&self) -> Vec<RunId> {
+        match self {
+            Self::CancelRun { run, .. } | Self::RetryDead { run, .. } | Self::Sent { run, .. } => vec![*run],
+            Self::Release { release } => vec![release.run],
+            Self::UnderWay { deliveries } => deliveries.iter().map(|one| one.run).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -138,7 +138,7 @@ async fn rewrite<DB: Engine>(
 ) -> Result<(), Failure> {
     let uids: Vec<Uuid> = step.users.iter().map(|user| user.uid).collect();
     let held: Vec<(Uuid, i64, i32)> = tx.rows(Ask::new(sql!("schedules_lock")).set(&uids)?).await?;
-    judge_homes(&step.users, &held.iter().map(|(uid, _, shard)| (*uid, *shard)).collect())?;
+    judge_homes(&step.users, &held)?;
     let found: Vec<(Uuid, i64)> = tx.rows(Ask::new(sql!("calendar_users_now")).bind(expected.uid)).await?;
     judge_rewritten(step, &found)?;
     if uids.is_empty() {

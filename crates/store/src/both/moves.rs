@@ -10,22 +10,24 @@ use tollgate_core::model::{MINUTE_US, RunId};
 use tollgate_core::plan::shard_of;
 use uuid::Uuid;
 
-use super::moving::{copy_specs, drop_twins, hand_on, known, move_known, move_runs, schedules_known};
+use super::moving::{
+    OpenRun, copy_specs, drop_twins, hand_on, hold, known, move_known, move_runs, open_runs, pass_on,
+    schedules_known,
+};
 use super::{Ask, Driver, Engine, Tx, Whom, insert_messages, own_sql, sql};
 use crate::StoreError;
 use crate::failure::Failure;
 use crate::handle::Lease;
-use crate::moves::{MoveStore, Moved, Stray, Unit, UnitKind, WITH_MOVES};
+use crate::moves::{ENDED_MAX, MoveStore, Moved, Stray, Unit, UnitKind, WITH_MOVES};
 use crate::rows::{
-    HeldLeaseRow, MessageRow, MovedHomeRow, MovedPolicyRow, MovedScheduleRow, MovingScheduleRow, OpenRunRow,
-    message_rows, policy_body,
+    MessageRow, MovedHomeRow, MovedPolicyRow, MovedScheduleRow, MovingScheduleRow, message_rows, policy_body,
 };
 
+/// To how many shards something goes at once: as long as it goes, nothing of the shard starts.
+const TARGETS_MAX: usize = 8;
 /// How many schedules one look reads at once.
 const PAGE: i64 = 10_000;
-/// A run of which more events have ended stays until it has ended: their history would go with it, and its policy would wait.
-const ENDED_MAX: i32 = 20_000;
-/// How many runs and ended events one transaction moves, unless a single unit has more: the other shard's owner waits for it.
+/// How many rows one transaction moves, roughly, unless a single unit has more: the other shard's owner waits for it.
 const ROWS_MAX: i64 = 50_000;
 /// For how long the items of a submission are waited for that is not complete, from the latest that came.
 const SUBMITTING_US: i64 = 15 * MINUTE_US;
@@ -89,7 +91,7 @@ impl<D: Driver> MoveStore for D {
         let ends: Vec<MessageRow> = self.rows(Whom::Roles, Ask::new(sql!("moves_ends"))).await?;
         let next = Arc::new(next_of(&ends));
         let mut all = Moved::default();
-        for (to, units) in by_target {
+        for (to, units) in by_target.into_iter().take(TARGETS_MAX) {
             let (lease, under_way, next) = (lease.clone(), under_way.to_vec(), Arc::clone(&next));
             let part = Arc::new(Part { lease, to, units, under_way, next, now_us });
             let moved = self
@@ -125,11 +127,12 @@ impl<D: Driver> MoveStore for D {
     }
 
     async fn hand_on(&self, lease: &Lease, to: u16, stray: Stray, now_us: i64) -> Result<(), StoreError> {
-        let messages = Arc::new(message_rows(&stray.messages)?);
-        let parts = Arc::new((lease.clone(), stray));
+        let messages = Arc::new((message_rows(&stray.messages)?, message_rows(&stray.parts)?));
+        let of = Arc::new((lease.clone(), stray));
         self.run_tx(Whom::Roles, "hand_on", move |mut tx| {
-            let (parts, messages) = (Arc::clone(&parts), Arc::clone(&messages));
-            async move { hand_on(&mut tx, (&parts.0, to), &parts.1, &messages, now_us).await }.boxed()
+            let (of, messages) = (Arc::clone(&of), Arc::clone(&messages));
+            async move { hand_on(&mut tx, (&of.0, to), &of.1, (&messages.0, &messages.1), now_us).await }
+                .boxed()
         })
         .await
     }
@@ -173,7 +176,7 @@ struct Load {
     /// The unit of each policy, and of each schedule, by its uid.
     of_policy: BTreeMap<Uuid, Uuid>,
     of_schedule: BTreeMap<Uuid, Uuid>,
-    runs: Vec<OpenRunRow>,
+    runs: Vec<OpenRun>,
     /// Units that stay for now.
     stays: BTreeSet<Uuid>,
 }
@@ -185,18 +188,22 @@ impl Part {
         let mut load = self.gather(tx).await?;
         self.keep_back(tx, &mut load).await?;
         load.drop_what_stays();
+        // A run that has been taken in there as well would be there twice.
+        let runs: Vec<Uuid> = load.runs.iter().map(|run| run.id).collect();
+        let there = known(tx, i32::from(self.to), &runs).await?;
+        let taken: BTreeSet<Uuid> =
+            there.into_iter().filter(|(_, state)| state != "EMITTED").map(|(run, _)| run).collect();
+        let twins = load.runs.iter().filter(|run| taken.contains(&run.id));
+        load.stays = twins.filter_map(|run| load.unit_of(run)).collect();
+        load.drop_what_stays();
         let units: BTreeSet<Uuid> =
             load.of_policy.values().chain(load.of_schedule.values()).copied().collect();
         if units.is_empty() {
             return Ok(Some((0, Vec::new())));
         }
-        let runs: Vec<Uuid> = load.runs.iter().map(|run| run.run_id).collect();
-        let twins = known(tx, i32::from(self.to), &runs).await?;
-        if twins.iter().any(|(_, state)| state != "EMITTED") {
-            // It would be there twice: nothing of this part goes.
-            return Ok(Some((0, Vec::new())));
-        }
-        let twins: Vec<Uuid> = twins.into_iter().map(|(run, _)| run).collect();
+        let runs: Vec<Uuid> = load.runs.iter().map(|run| run.id).collect();
+        let twins: Vec<Uuid> =
+            known(tx, i32::from(self.to), &runs).await?.into_iter().map(|(run, _)| run).collect();
         drop_twins(tx, i32::from(self.to), &twins).await?;
         self.write(tx, &load, &runs).await?;
         self.tell(tx, &runs, epoch).await?;
@@ -213,12 +220,16 @@ impl Part {
             let all: Vec<(Uuid, Option<Uuid>, i32)> = tx.rows(Ask::new(sql!("moves_policies"))).await?;
             load.of_policy = in_trees(&all, &roots);
             let uids: Vec<Uuid> = load.of_policy.keys().copied().collect();
+            // Schedules first, as whoever changes one does.
+            let _: Vec<MovingScheduleRow> =
+                tx.rows(Ask::new(sql!("moves_schedules_under")).set(&uids)?).await?;
             load.policies = tx.rows(Ask::new(sql!("moves_policies_lock")).set(&uids)?).await?;
             // One that has moved since, as a whole.
             load.policies.retain(|row| row.shard == from);
             let uids: BTreeSet<Uuid> = load.policies.iter().map(|row| row.uid).collect();
             load.of_policy.retain(|uid, _| uids.contains(uid));
             let uids: Vec<Uuid> = uids.into_iter().collect();
+            // Nobody puts any more under them.
             let under: Vec<MovingScheduleRow> =
                 tx.rows(Ask::new(sql!("moves_schedules_under")).set(&uids)?).await?;
             load.take(under.into_iter().filter(|row| row.shard == from));
@@ -241,8 +252,9 @@ impl Part {
             };
             load.take(rows.into_iter().filter(|row| row.shard == from && belongs(row)));
         }
-        let open: Vec<OpenRunRow> = tx.rows(Ask::new(sql!("moves_runs")).bind(from)).await?;
-        load.runs = open;
+        let policies: Vec<Uuid> = load.of_policy.keys().copied().collect();
+        let schedules: Vec<Uuid> = load.of_schedule.keys().copied().collect();
+        load.runs = open_runs(tx, from, &policies, &schedules).await?;
         Ok(load)
     }
 
@@ -277,7 +289,7 @@ impl Part {
                 stays.extend(unit.into_iter().chain(of_schedule));
             }
             let is_taken = matches!(run.state.as_str(), "EMITTED" | "WAITING" | "RUNNING");
-            if !is_taken || run.ended > ENDED_MAX {
+            if !is_taken || run.rows > i64::from(ENDED_MAX) {
                 stays.extend(unit);
             }
         }
@@ -311,7 +323,7 @@ impl Part {
         let given_up = schedules_known(tx, to, &uids).await?.into_iter().filter(|(_, (_, is_home))| !is_home);
         let given_up: Vec<Uuid> = given_up.map(|(uid, _)| uid).collect();
         if !given_up.is_empty() {
-            let open: Vec<OpenRunRow> = tx.rows(Ask::new(sql!("moves_runs")).bind(to)).await?;
+            let open = open_runs(tx, to, &[], &given_up).await?;
             let open: BTreeSet<Uuid> = open.iter().map(|run| run.schedule_uid).collect();
             found.extend(given_up.into_iter().filter(|uid| open.contains(uid)).map(|uid| (uid,)));
         }
@@ -323,7 +335,7 @@ impl Part {
         let mut rows: BTreeMap<Uuid, i64> = BTreeMap::new();
         for run in &load.runs {
             if let Some(unit) = load.unit_of(run) {
-                *rows.entry(unit).or_default() += 1 + i64::from(run.ended);
+                *rows.entry(unit).or_default() += run.rows;
             }
         }
         let mut sum = 0;
@@ -388,13 +400,21 @@ impl Part {
         let own = self.under_way.iter().filter(|one| of_runs.contains(&one.run.0));
         let deliveries: Vec<UnderWay> = own.cloned().collect();
         // It is read first, as the others are for whoever has loaded the shard since.
-        let random = Uuid::new_v4().as_u64_pair().1 >> 1;
+        let random = Uuid::new_v4().as_u64_pair().1 >> 16;
         let mut messages = vec![Message::first(random, Control::Arrived { epoch })];
         if !deliveries.is_empty() {
             messages.push(Message::first(random | 1 << 63, Control::UnderWay { deliveries }));
         }
         insert_messages(tx, i32::from(self.to), &message_rows(&messages)?).await?;
-        Ok(())
+        // What is recorded about them is there before anything of them runs out.
+        let from = i32::from(self.lease.shard);
+        let waiting: Vec<MessageRow> = tx.rows(Ask::new(sql!("moves_about_runs")).bind(from)).await?;
+        let is_of_them = |row: &MessageRow| match serde_json::from_str::<Control>(&row.body) {
+            Ok(control) => control.runs().iter().all(|run| of_runs.contains(&run.0)),
+            Err(_) => false,
+        };
+        let about: Vec<MessageRow> = waiting.into_iter().filter(is_of_them).collect();
+        pass_on(tx, (from, i32::from(self.to)), &about).await
     }
 }
 
@@ -413,7 +433,7 @@ impl Load {
     }
 
     /// The unit with which a run goes: that of its policy, else that of its schedule.
-    fn unit_of(&self, run: &OpenRunRow) -> Option<Uuid> {
+    fn unit_of(&self, run: &OpenRun) -> Option<Uuid> {
         match run.policy_uid {
             Some(policy) => self.of_policy.get(&policy).copied(),
             None => self.of_schedule.get(&run.schedule_uid).copied(),
@@ -435,23 +455,6 @@ impl Load {
         let runs = std::mem::take(&mut self.runs);
         self.runs = runs.into_iter().filter(|run| self.unit_of(run).is_some()).collect();
     }
-}
-
-/// Holds both shards, the one with the smaller number first. The epoch of the one that gets something; none where the other
-/// one's lease is not this one any more.
-pub(super) async fn hold<DB: Engine>(
-    tx: &mut Tx<'_, DB>,
-    lease: &Lease,
-    to: u16,
-) -> Result<Option<i64>, Failure> {
-    let (from, to) = (i32::from(lease.shard), i32::from(to));
-    let mut held = Vec::new();
-    for shard in [from.min(to), from.max(to)] {
-        held.extend(tx.rows::<HeldLeaseRow>(Ask::new(sql!("moves_lock")).bind(shard)).await?);
-    }
-    let of = |shard| held.iter().find(|row| row.shard_id == shard);
-    let is_own = of(from).is_some_and(|row| row.lease_id == lease.lease_id);
-    Ok(of(to).filter(|_| is_own).map(|row| row.epoch))
 }
 
 /// The policies of these trees, and the root of each.

@@ -6,14 +6,43 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use uuid::Uuid;
 
-use super::moves::hold;
 use super::{Ask, Driver, Engine, Tx, Whom, insert_messages, sql};
 use crate::StoreError;
 use crate::failure::Failure;
 use crate::handle::Lease;
 use crate::history::PRUNE_AT_ONCE;
 use crate::moves::Stray;
-use crate::rows::{MessageRow, MovedRunRow};
+use crate::rows::{HeldLeaseRow, MessageRow, MovedRunRow, OpenRunRow};
+
+/// As how many rows one page of items counts.
+const PAGE_ROWS: i64 = 20;
+
+/// A run that has not ended, as far as its move goes.
+pub(super) struct OpenRun {
+    pub(super) id: Uuid,
+    pub(super) schedule_uid: Uuid,
+    pub(super) policy_uid: Option<Uuid>,
+    pub(super) state: String,
+    /// How many rows go with it, roughly.
+    pub(super) rows: i64,
+}
+
+/// Holds both shards, the one with the smaller number first. The epoch of the one that gets something; none where the other
+/// one's lease is not this one any more.
+pub(super) async fn hold<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    lease: &Lease,
+    to: u16,
+) -> Result<Option<i64>, Failure> {
+    let (from, to) = (i32::from(lease.shard), i32::from(to));
+    let mut held = Vec::new();
+    for shard in [from.min(to), from.max(to)] {
+        held.extend(tx.rows::<HeldLeaseRow>(Ask::new(sql!("moves_lock")).bind(shard)).await?);
+    }
+    let of = |shard| held.iter().find(|row| row.shard_id == shard);
+    let is_own = of(from).is_some_and(|row| row.lease_id == lease.lease_id);
+    Ok(of(to).filter(|_| is_own).map(|row| row.epoch))
+}
 
 /// Which of these runs a shard has, and their states.
 pub(super) async fn known<DB: Engine>(
@@ -122,7 +151,7 @@ pub(super) async fn hand_on<DB: Engine>(
     tx: &mut Tx<'_, DB>,
     (lease, to): (&Lease, u16),
     stray: &Stray,
-    messages: &[MessageRow],
+    (messages, parts): (&[MessageRow], &[MessageRow]),
     now_us: i64,
 ) -> Result<(), Failure> {
     if hold(tx, lease, to).await?.is_none() {
@@ -141,14 +170,54 @@ pub(super) async fn hand_on<DB: Engine>(
     drop_twins(tx, from, &twins.iter().copied().collect::<Vec<_>>()).await?;
     let others: Vec<Uuid> = runs.into_iter().filter(|run| !twins.contains(run)).collect();
     move_runs(tx, (from, to), &others, now_us).await?;
-    if !messages.is_empty() {
-        let ids: Vec<Uuid> = messages.iter().map(|message| message.message_id).collect();
-        let here: Vec<(Uuid,)> = tx.rows(Ask::new(sql!("moves_inbox")).bind(from).set(&ids)?).await?;
-        let is_here = |message: &&MessageRow| here.iter().any(|(id,)| *id == message.message_id);
-        let messages: Vec<MessageRow> = messages.iter().filter(is_here).cloned().collect();
-        insert_messages(tx, to, &messages).await?;
+    if !parts.is_empty() {
+        insert_messages(tx, to, parts).await?;
     }
+    pass_on(tx, (from, to), messages).await
+}
+
+/// Messages that are in one inbox go to another one.
+pub(super) async fn pass_on<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    (from, to): (i32, i32),
+    messages: &[MessageRow],
+) -> Result<(), Failure> {
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = messages.iter().map(|message| message.message_id).collect();
+    let here: Vec<(Uuid,)> = tx.rows(Ask::new(sql!("moves_inbox")).bind(from).set(&ids)?).await?;
+    let here: BTreeSet<Uuid> = here.into_iter().map(|(id,)| id).collect();
+    let is_here = |message: &&MessageRow| here.contains(&message.message_id);
+    let messages: Vec<MessageRow> = messages.iter().filter(is_here).cloned().collect();
+    insert_messages(tx, to, &messages).await?;
     Ok(())
+}
+
+/// A shard's runs of some policies and schedules that have not ended.
+pub(super) async fn open_runs<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    shard: i32,
+    policies: &[Uuid],
+    schedules: &[Uuid],
+) -> Result<Vec<OpenRun>, Failure> {
+    let ask = Ask::new(sql!("moves_runs")).bind(shard).set(policies)?.set(schedules)?;
+    let rows: Vec<OpenRunRow> = tx.rows(ask).await?;
+    let ids: Vec<Uuid> = rows.iter().map(|row| row.run_id).collect();
+    let pages: Vec<(Uuid, i64)> = tx.rows(Ask::new(sql!("moves_pages")).bind(shard).set(&ids)?).await?;
+    let pages: BTreeMap<Uuid, i64> = pages.into_iter().collect();
+    let of = |row: OpenRunRow| {
+        let pages = pages.get(&row.run_id).copied().unwrap_or_default();
+        let rows = 1 + i64::from(row.ended) + pages.saturating_mul(PAGE_ROWS);
+        OpenRun {
+            id: row.run_id,
+            schedule_uid: row.schedule_uid,
+            policy_uid: row.policy_uid,
+            state: row.state,
+            rows,
+        }
+    };
+    Ok(rows.into_iter().map(of).collect())
 }
 
 /// Forgets of a shard where runs have gone before `before_us`, if they are not there any more, and have not gone on from there.

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::StoreError;
 use crate::batch::{
-    BatchStep, Expected, PlanBatch, PutPolicy, PutSchedules, USERS_NAMED, judge_generations, judge_homes,
-    judge_names, judge_nexts, judge_policies, judge_users,
+    BatchStep, Expected, PlanBatch, PutPolicy, PutSchedules, USERS_NAMED, judge_held, judge_names,
+    judge_nexts, judge_policies, judge_users,
 };
 use crate::failure::Failure;
 use crate::plan::{
@@ -412,9 +412,7 @@ async fn hold_schedules<DB: Engine>(
 ) -> Result<(), Failure> {
     if !uids.is_empty() {
         let found: Vec<(Uuid, i64, i32)> = tx.rows(Ask::new(sql!("schedules_lock")).set(uids)?).await?;
-        let generations: Vec<(Uuid, i64)> = found.iter().map(|(uid, now, _)| (*uid, *now)).collect();
-        judge_generations(expected, &generations)?;
-        judge_homes(expected, &found.iter().map(|(uid, _, shard)| (*uid, *shard)).collect())?;
+        judge_held(expected, &found)?;
     }
     Ok(())
 }
@@ -469,7 +467,6 @@ async fn drop_policy<DB: Engine>(tx: &mut Tx<'_, DB>, expected: &Expected) -> Re
 }
 
 async fn hold_policy<DB: Engine>(tx: &mut Tx<'_, DB>, expected: &Expected) -> Result<(), Failure> {
-    let found: Vec<(Uuid, i64)> = tx.rows(Ask::new(sql!("policies_lock")).bind(expected.uid)).await?;
-    judge_generations([expected], &found)?;
-    Ok(())
+    let found: Vec<(Uuid, i64, i32)> = tx.rows(Ask::new(sql!("policies_lock")).bind(expected.uid)).await?;
+    Ok(judge_held([expected], &found)?)
 }

@@ -32,7 +32,7 @@ pub(super) async fn place_of<'p, DB: Engine>(
 ) -> Result<Place<'p>, Failure> {
     let above = policy.parent.as_deref();
     if let Some(parent) = above {
-        let held: Vec<(Uuid, i64)> = tx.rows(Ask::new(sql!("policies_lock")).bind(parent.uid)).await?;
+        let held: Vec<(Uuid, i64, i32)> = tx.rows(Ask::new(sql!("policies_lock")).bind(parent.uid)).await?;
         if held.is_empty() {
             return Err(refused("parent", &parent.id, "a policy that exists").into());
         }

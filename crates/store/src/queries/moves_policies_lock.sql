@@ -1,4 +1,4 @@
--- moves_policies_lock: policies that are to move. Nothing of them is changed, and no schedule is put under them, before the commit.
+-- moves_policies_lock: policies that are to move. Until the commit they stay as they are, and nobody puts a schedule under them.
 SELECT {policies with another home} FROM policies
 WHERE uid {in uuid $1}
 ORDER BY uid

@@ -18,24 +18,18 @@ row! {
         fixed {}
         changing {
             spec: String,
-            generation: i64,
             shard: i32,
         }
     }
 }
 
 impl MovedPolicyRow {
-    /// As it is once it lives in another shard: a generation of its own, so that nobody writes over it what was read before.
+    /// As it is once it lives in another shard.
     pub(crate) fn in_shard(&self, shard: u16) -> Result<(Self, Policy), StoreError> {
         let mut policy: Policy =
             parse("spec", &self.spec).map_err(corrupt("policies", || format!("policy {}", self.uid)))?;
-        (policy.shard, policy.generation) = (shard, self.generation + 1);
-        let row = Self {
-            uid: self.uid,
-            spec: json(&policy)?,
-            generation: policy.generation,
-            shard: i32::from(shard),
-        };
+        policy.shard = shard;
+        let row = Self { uid: self.uid, spec: json(&policy)?, shard: i32::from(shard) };
         Ok((row, policy))
     }
 }

@@ -110,6 +110,12 @@ pub(crate) async fn a_tree_moves_with_all_that_stands_under_it(place: &Place) {
     store.use_shards(USED, audit("shards")).await.unwrap();
     assert_eq!(units(&*store).await, [Unit { to: tree.to, uid: tree.root.uid, kind: UnitKind::Tree }]);
     let epoch = store.leases().await.unwrap()[usize::from(tree.to)].epoch;
+    let cancel = |run: &Run| Message {
+        id: Uuid::now_v7(),
+        control: Control::CancelRun { run: run.id, reason: "late".to_owned() },
+    };
+    let (with_it, stays) = (cancel(&tree.open), cancel(&tree.over));
+    store.post(FROM, &[with_it.clone(), stays.clone(), message()]).await.unwrap();
     let one = |run| UnderWay { run, index: 4, attempt: 1, doubtful: false, grace_ms: 500 };
     let moved = go(&*store, &[one(tree.open.id), one(tree.over.id)]).await;
     let runs: BTreeMap<RunId, u16> = [(tree.open.id, tree.to), (tree.emitted.id, tree.to)].into();
@@ -123,7 +129,7 @@ pub(crate) async fn a_tree_moves_with_all_that_stands_under_it(place: &Place) {
     assert_eq!((there.runs, there.tokens.len()), (vec![open], 1));
     let policies: BTreeMap<Uuid, (u16, i64)> =
         there.policies.iter().map(|policy| (policy.uid, (policy.shard, policy.generation))).collect();
-    assert_eq!(policies, [(tree.root.uid, (tree.to, 2)), (tree.child.uid, (tree.to, 2))].into());
+    assert_eq!(policies, [(tree.root.uid, (tree.to, 1)), (tree.child.uid, (tree.to, 1))].into());
     assert_eq!(there.schedules, [at_home(&tree.schedule)]);
     let emitted = store.emitted_runs(tree.to, i64::MIN..i64::MAX, 10).await.unwrap();
     assert_eq!((emitted.runs[0].id, emitted.runs[0].named_shard()), (tree.emitted.id, FROM));
@@ -137,12 +143,15 @@ pub(crate) async fn a_tree_moves_with_all_that_stands_under_it(place: &Place) {
     assert_eq!(gone, uids.map(|uid| (uid, tree.to)).into());
     let told: Vec<Control> =
         store.inbox(tree.to, 10).await.unwrap().into_iter().map(|message| message.control).collect();
-    assert!(told.contains(&Control::Arrived { epoch }), "{told:?}");
+    assert_eq!(told[0], Control::Arrived { epoch });
+    assert!(told.contains(&with_it.control), "what is recorded about it comes along");
+    let left = store.inbox(FROM, 10).await.unwrap();
+    assert!(left.len() == 2 && left.contains(&stays), "{left:?}");
     assert!(told.contains(&Control::UnderWay { deliveries: vec![one(tree.open.id)] }), "{told:?}");
     let stored = store.schedule("default", "s").await.unwrap().unwrap();
     assert_eq!((stored.shard, stored.generation), (Some(tree.to), 1));
     let stored = store.policy("default", "child").await.unwrap().unwrap();
-    assert_eq!((stored.shard, stored.generation), (tree.to, 2));
+    assert_eq!((stored.shard, stored.generation), (tree.to, 1));
     assert!(units(&*store).await.is_empty(), "all is where it belongs");
 }
 
@@ -280,6 +289,14 @@ pub(crate) async fn what_was_read_before_a_move_is_not_written(place: &Place) {
     let stored = store.schedule("default", "s").await.unwrap().unwrap();
     assert_eq!((stored.generation, stored.shard), (1, Some(tree.to)));
     store.write_plan(vec![writes(tree.to)]).await.unwrap();
+    let next = Policy { generation: 2, ..tree.child.clone() };
+    let error = store.write_plan(vec![put_policy(&next, Some(1))]).await.expect_err("it was read before");
+    assert!(
+        matches!(&error, StoreError::Conflict { what } if what.contains("another queue shard")),
+        "{error}"
+    );
+    let next = Policy { shard: tree.to, ..next };
+    store.write_plan(vec![put_policy(&next, Some(1))]).await.unwrap();
 }
 
 /// A schedule that is put back where its policy was: what the shard knows that it goes to stays, where it is newer.

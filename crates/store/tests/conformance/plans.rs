@@ -34,7 +34,7 @@ const SHORT: [&str; 20] = [
 ];
 
 /// Statements that read a whole shard, or a table in the order of an index, because that is what they are for.
-const WHOLE: [&str; 22] = [
+const WHOLE: [&str; 23] = [
     "alerts_count",
     "audit_list",
     "batches_load",
@@ -43,6 +43,7 @@ const WHOLE: [&str; 22] = [
     "inbox_list",
     "inbox_pauses",
     "moved_homes_list",
+    "moves_about_runs",
     "moves_ends",
     "moves_policies",
     "news",

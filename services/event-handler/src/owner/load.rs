@@ -111,6 +111,8 @@ impl Owner {
             let from = (&*shared.store, &lease, shared.clock.wall_us());
             let (news, woken) = read_news(from, &gone, ask).await?;
             woken.into_iter().for_each(|shard| shared.peers.wake(shard));
+            let revived = news.messages.iter().flat_map(|(_, context)| &context.runs);
+            shared.moved.learn(news.runs.iter().chain(revived));
             Ok(news)
         })
     }
@@ -164,7 +166,7 @@ async fn read_news(
     let is_unknown =
         |message: &Message| matches!(message.control, Control::Arrived { epoch } if lease.epoch <= epoch);
     if in_turn.iter().any(is_unknown) {
-        return Ok((News { mended: true, ..News::default() }, BTreeSet::new()));
+        return Ok((News { mended: true, full: true, ..News::default() }, BTreeSet::new()));
     }
     let mut woken = BTreeSet::new();
     if !gone.is_empty() {

@@ -1,8 +1,8 @@
 //! What comes to a queue shard for something that has gone from it: it is handed on to where that is.
 //!
-//! In: runs and messages that were read. Out: those that are this shard's own; the others are in the other shard's tables, and its
-//! owner is woken. Invariants: it goes by one transaction, which takes it from here; of a message about several runs each shard
-//! gets its part. Not here: what has gone, and where (the store).
+//! In: runs and messages that were read. Out: those that are this shard's own; the others are in the other shard's tables, and
+//! its owner is woken. Invariants: it goes by one transaction, which takes it from here; of a message about several runs each
+//! shard gets its part. Not here: what has gone, and where (the store).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::model::{Run, RunId};
 use tollgate_store::StoreError;
 use tollgate_store::handle::{HandleStore, Lease};
-use tollgate_store::moves::Stray;
+use tollgate_store::moves::{ENDED_MAX, Stray};
 use uuid::Uuid;
 
 /// What has gone from a shard, and where.
@@ -33,12 +33,16 @@ pub(super) async fn hand_on(
         }
         None => true,
     });
-    let about: Vec<RunId> = messages.iter().flat_map(|message| runs_of(&message.control)).collect();
+    let about: Vec<RunId> = messages.iter().flat_map(|message| message.control.runs()).collect();
     let moved = store.moved_runs(shard, &about).await?;
     let retried = retried(store, (shard, gone), messages, &moved).await?;
     for (run, (to, schedule)) in &retried {
-        strays.entry(*to).or_default().add(*run, *schedule);
+        // Where it is too much, nothing is tried again: who asks for that is told before.
+        if let Some(schedule) = schedule {
+            strays.entry(*to).or_default().add(*run, *schedule);
+        }
     }
+    drop_launched(store, (shard, gone), messages).await?;
     let mut own = Vec::with_capacity(messages.len());
     for message in std::mem::take(messages) {
         let run_at = |run: &RunId| moved.get(run).copied().or_else(|| retried.get(run).map(|(to, _)| *to));
@@ -54,7 +58,7 @@ pub(super) async fn hand_on(
             Sorted::Parts(message, parts) => {
                 own.push(message);
                 for (to, part) in parts {
-                    strays.entry(to).or_default().messages.push(part);
+                    strays.entry(to).or_default().parts.push(part);
                 }
             }
         }
@@ -72,25 +76,40 @@ fn home_of(gone: &Gone, run: &Run) -> Option<u16> {
     gone.get(&run.policy_uid.unwrap_or(run.schedule_uid)).copied()
 }
 
-fn runs_of(control: &Control) -> Vec<RunId> {
-    match control {
-        Control::CancelRun { run, .. } | Control::RetryDead { run, .. } | Control::Sent { run, .. } => {
-            vec![*run]
+/// Of changes of schedules that have gone, takes out the launches that had their runs here: the other shard does not see those
+/// that have ended.
+async fn drop_launched(
+    store: &dyn HandleStore,
+    (shard, gone): (u16, &Gone),
+    messages: &mut [Message],
+) -> Result<(), StoreError> {
+    let changes = messages.iter_mut().filter_map(|message| match &mut message.control {
+        Control::ScheduleChanged { schedule, .. } if gone.contains_key(&schedule.uid) => Some(schedule),
+        _ => None,
+    });
+    for schedule in changes {
+        let run_of = |launch_us: &i64| RunId::derive(schedule.uid, *launch_us);
+        let ids: Vec<RunId> = schedule.launches_us.iter().map(run_of).collect();
+        if ids.is_empty() {
+            continue;
         }
-        Control::Release { release } => vec![release.run],
-        Control::UnderWay { deliveries } => deliveries.iter().map(|one| one.run).collect(),
-        _ => Vec::new(),
+        let here = store.runs(shard, &ids).await?;
+        let taken: BTreeSet<RunId> =
+            here.iter().filter(|run| !run.state.is_untaken()).map(|run| run.id).collect();
+        let uid = schedule.uid;
+        schedule.launches_us.retain(|launch_us| !taken.contains(&RunId::derive(uid, *launch_us)));
     }
+    Ok(())
 }
 
-/// Runs that have ended here, whose dead events are to be tried again, and whose policies have gone: they go there too. Where, and
-/// of which schedules they are.
+/// Runs that have ended here, whose dead events are to be tried again, and whose policies have gone: they go there too. Where,
+/// and of which schedules they are; no schedule where too much would go with one.
 async fn retried(
     store: &dyn HandleStore,
     (shard, gone): (u16, &Gone),
     messages: &[Message],
     moved: &BTreeMap<RunId, u16>,
-) -> Result<BTreeMap<RunId, (u16, Uuid)>, StoreError> {
+) -> Result<BTreeMap<RunId, (u16, Option<Uuid>)>, StoreError> {
     let wanted: Vec<RunId> = messages
         .iter()
         .filter_map(|message| match &message.control {
@@ -102,7 +121,8 @@ async fn retried(
         return Ok(BTreeMap::new());
     }
     let runs = store.runs(shard, &wanted).await?;
-    Ok(runs.iter().filter_map(|run| Some((run.id, (home_of(gone, run)?, run.schedule_uid)))).collect())
+    let schedule_of = |run: &Run| (run.counts.total() <= ENDED_MAX).then_some(run.schedule_uid);
+    Ok(runs.iter().filter_map(|run| Some((run.id, (home_of(gone, run)?, schedule_of(run))))).collect())
 }
 
 /// Whose a message is.
@@ -145,7 +165,7 @@ fn sort(message: Message, gone: &Gone, run_at: impl Fn(&RunId) -> Option<u16>) -
             (of(&schedule_uid), Control::ChainEnded { schedule_uid, run })
         }
         Control::UnderWay { deliveries } => return in_parts(id, deliveries, run_at),
-        control => (runs_of(&control).first().and_then(run_at), control),
+        control => (control.runs().first().and_then(run_at), control),
     };
     let message = Message { id, control };
     match to {
@@ -165,3 +185,6 @@ fn in_parts(id: Uuid, deliveries: Vec<UnderWay>, run_at: impl Fn(&RunId) -> Opti
     let part = |(to, deliveries)| (to, Message { id, control: Control::UnderWay { deliveries } });
     Sorted::Parts(message, parts.into_iter().map(part).collect())
 }
+
+#[cfg(test)]
+mod tests;

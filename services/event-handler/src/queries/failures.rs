@@ -147,6 +147,9 @@ impl Shared {
         let matched_count = u32::try_from(matched).unwrap_or(u32::MAX);
         let mut retried_count = 0;
         if !request.validate_only {
+            for Dead { run, .. } in &found {
+                self.may_be_tried_again(run).await?;
+            }
             for Dead { run, indexes } in &found {
                 let indexes = indexes.clone();
                 retried_count += u32::try_from(indexes.len()).unwrap_or(u32::MAX);
