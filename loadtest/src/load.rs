@@ -56,7 +56,7 @@ impl Load<'_> {
         let Variant { kind, schedules, policies, per_second, .. } = self.variant;
         match kind {
             Kind::Singles | Kind::Triggered | Kind::Chained => self.variant.expected(),
-            Kind::Spaced => u64::from(*per_second).min(SPACED_SCHEDULES),
+            Kind::Spaced => u64::from(*per_second).min(SPACED_SCHEDULES.max(u64::from(*schedules))),
             _ => u64::from(*schedules) * u64::from(*policies),
         }
     }
@@ -263,7 +263,7 @@ impl Load<'_> {
     }
 }
 
-/// Schedules that share evenly spaced events.
+/// Schedules that share evenly spaced events, unless the variant has more.
 const SPACED_SCHEDULES: u64 = 10;
 
 /// A whole second.

@@ -119,6 +119,9 @@ pub(crate) struct Variant {
     /// A burst to another consumer, of other schedules, due at the same time; it is not measured.
     #[serde(default)]
     pub(crate) beside: Option<Beside>,
+    /// How many queue shards are used, one number after the other, while events go.
+    #[serde(default)]
+    pub(crate) shards: Vec<u16>,
     /// The longest silence of the consumer before events count as lost.
     #[serde(default = "thirty")]
     pub(crate) patience_s: u32,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -23,13 +23,18 @@ const STOP_MAX: Duration = Duration::from_secs(30);
 const REST: Duration = Duration::from_secs(3);
 
 /// A running service; killed when dropped.
-pub(crate) struct Service(tollgate_harness::Service);
+pub(crate) struct Service {
+    service: tollgate_harness::Service,
+    /// As it was started.
+    program: PathBuf,
+    store: String,
+}
 
 impl Deref for Service {
     type Target = tollgate_harness::Service;
 
     fn deref(&self) -> &Self::Target {
-        &self.0
+        &self.service
     }
 }
 
@@ -50,7 +55,21 @@ impl Service {
     /// A service that does not come up.
     pub(crate) async fn launch(program: &Path, store: &str, flags: &[String]) -> anyhow::Result<Self> {
         let serve = Serve::new(Command::new(program), store, FREE_PORT).flags(flags);
-        Ok(Self(tollgate_harness::Service::launch(serve.variables([("AWS_REGION", "eu-central-1")])).await?))
+        let serve = serve.variables([("AWS_REGION", "eu-central-1")]);
+        let service = tollgate_harness::Service::launch(serve).await?;
+        Ok(Self { service, program: program.to_owned(), store: store.to_owned() })
+    }
+
+    /// Has so many queue shards used, as an operator does.
+    ///
+    /// # Errors
+    /// A command that fails.
+    pub(crate) fn use_shards(&self, to: u16) -> anyhow::Result<()> {
+        let mut command = Command::new(&self.program);
+        command.args(["store", "shards", "--to", &to.to_string(), "--store", &self.store]);
+        let done = command.output()?;
+        ensure!(done.status.success(), "store shards --to {to}: {}", String::from_utf8_lossy(&done.stderr));
+        Ok(())
     }
 
     /// Ends as planned.
@@ -58,7 +77,7 @@ impl Service {
     /// # Errors
     /// A service that does not.
     pub(crate) async fn stop(&mut self) -> anyhow::Result<()> {
-        self.0.end(STOP_MAX).await
+        self.service.end(STOP_MAX).await
     }
 
     /// Waits until so many processes share the queue shards, and no shard moves any more.

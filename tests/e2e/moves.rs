@@ -7,8 +7,9 @@ use std::time::Duration;
 use tollgate_harness::resources::{every, http, once, policy, schedule_name, soon};
 use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::{
-    CancelRunRequest, ExplainEventRequest, ExtendTokenRequest, GetEventRequest, ReleaseOutcome,
-    ReleaseStatus, ReleaseTokenRequest, RetryDeadEventsRequest, RunState, TriggerScheduleRequest,
+    CancelRunRequest, ExplainEventRequest, ExtendTokenRequest, GetEventRequest, ListRunsRequest,
+    ReleaseOutcome, ReleaseStatus, ReleaseTokenRequest, RetryDeadEventsRequest, RunState,
+    TriggerScheduleRequest,
 };
 
 use crate::more_shards::{all_owned, each_second};
@@ -195,6 +196,12 @@ async fn what_ended_before_is_tried_again_under_its_policy() {
     for id in &dead {
         runs.push(service.finished(id, 40).await);
     }
+    let later = TriggerScheduleRequest {
+        name: schedule_name("p0"),
+        launch_time: Some(soon(600_000)),
+        ..Default::default()
+    };
+    let later = service.master().trigger_schedule(later).await.unwrap().into_inner();
     world.change(&service, 256).await;
     for run in &runs {
         assert_eq!(run.counts.unwrap().dead, 3, "{run:?}");
@@ -207,10 +214,20 @@ async fn what_ended_before_is_tried_again_under_its_policy() {
         })
         .await;
     }
-    let paused = TriggerScheduleRequest { name: schedule_name("p0"), events: Some(2), ..Default::default() };
-    let made = service.master().trigger_schedule(paused).await.unwrap().into_inner();
-    let cancel = CancelRunRequest { name: made.name.clone(), ..Default::default() };
-    let run = service.handler().cancel_run(cancel).await.unwrap().into_inner();
-    assert_eq!(run.name, made.name);
+    let cancel = CancelRunRequest { name: later.name.clone(), ..Default::default() };
+    service.handler().cancel_run(cancel).await.unwrap();
+    wait_for("the run to be cancelled", 20, async || {
+        let run = service.run(&later.name).await;
+        (run.state() == RunState::Cancelled).then_some(())
+    })
+    .await;
+    let id = later.name.rsplit('/').next().unwrap();
+    let list = ListRunsRequest {
+        parent: "namespaces/default".to_owned(),
+        filter: format!("name={id}"),
+        ..Default::default()
+    };
+    let found = service.handler().list_runs(list).await.unwrap().into_inner().runs;
+    assert_eq!(found.iter().map(|run| &run.name).collect::<Vec<_>>(), [&later.name]);
     service.stop().await;
 }

@@ -121,7 +121,7 @@ impl Stage {
         if by_hand {
             self.trigger(load).await?;
         }
-        self.wait(variant, lane).await?;
+        tokio::try_join!(self.wait(variant, lane), self.use_shards(variant, start_s))?;
         let asked = if self.crowd.is_none() { Some(self.service.drained(0).await?) } else { None };
         let releases =
             if variant.release == Release::OnResponse { None } else { Some(self.sink.finish().await?) };
@@ -152,6 +152,17 @@ impl Stage {
             row.notes.push(format!("{} events came to the slow neighbour", others.len()));
         }
         Ok(row)
+    }
+
+    /// Changes the number of queue shards while events go, evenly over the variant's time.
+    async fn use_shards(&self, variant: &Variant, start_s: i64) -> anyhow::Result<()> {
+        let pause_us = i64::from(variant.seconds) * 1_000_000 / (variant.shards.len() as i64 + 1);
+        for (number, to) in (1..).zip(&variant.shards) {
+            let wait_us = start_s * 1_000_000 + number * pause_us - wall_us();
+            tokio::time::sleep(Duration::from_micros(u64::try_from(wait_us).unwrap_or_default())).await;
+            self.service.use_shards(*to)?;
+        }
+        Ok(())
     }
 
     /// Makes runs by hand, at an even pace.

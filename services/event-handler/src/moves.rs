@@ -58,6 +58,13 @@ impl Moves {
         self.wanted.remove(&shard).map(|(_, units)| units).unwrap_or_default()
     }
 
+    /// What a shard was to give away stays for now.
+    pub(crate) fn put_off(&self, shard: u16) {
+        if self.wanted.remove(&shard).is_some() {
+            self.went(shard, 0);
+        }
+    }
+
     /// So many units of a shard have gone.
     pub(crate) fn went(&self, shard: u16, units: usize) {
         self.gone.insert(shard, units);

@@ -132,6 +132,8 @@ impl Owner {
         loop {
             if self.stop.is_cancelled() {
                 let under_way = self.kept.take_under_way();
+                // A note of deliveries may not have been read: what they are of stays.
+                self.shared.moves.put_off(shard);
                 return (shard, self.hand_over(under_way).await);
             }
             let mut life = match self.load().await {

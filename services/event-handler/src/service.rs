@@ -346,6 +346,7 @@ impl EventHandlerService for HandlerService {
             }
             // It may have followed its policy.
             run = self.shared.find_run("parent", &request.parent).await?;
+            self.shared.sync(&[run.shard]).await;
         }
         if retried_count > 0 {
             self.shared.note(caller, &run.namespace, request.parent, "retry").await?;

@@ -11,7 +11,7 @@ use tollgate_core::plan::shard_of;
 use uuid::Uuid;
 
 use super::moving::{
-    OpenRun, copy_specs, drop_twins, hand_on, hold, known, move_known, move_runs, open_runs, pass_on,
+    Load, copy_specs, drop_twins, hand_on, hold, in_trees, known, move_known, move_runs, open_runs, pass_on,
     schedules_known,
 };
 use super::{Ask, Driver, Engine, Tx, Whom, insert_messages, own_sql, sql};
@@ -91,6 +91,11 @@ impl<D: Driver> MoveStore for D {
         let ends: Vec<MessageRow> = self.rows(Whom::Roles, Ask::new(sql!("moves_ends"))).await?;
         let next = Arc::new(next_of(&ends));
         let mut all = Moved::default();
+        // Not always the same ones first: of some nothing may go for long.
+        let mut by_target: Vec<(u16, Vec<Unit>)> = by_target.into_iter().collect();
+        let first = usize::try_from(now_us).unwrap_or_default() % by_target.len();
+        by_target.rotate_left(first);
+        let mut failed = None;
         for (to, units) in by_target.into_iter().take(TARGETS_MAX) {
             let (lease, under_way, next) = (lease.clone(), under_way.to_vec(), Arc::clone(&next));
             let part = Arc::new(Part { lease, to, units, under_way, next, now_us });
@@ -99,7 +104,14 @@ impl<D: Driver> MoveStore for D {
                     let part = Arc::clone(&part);
                     async move { part.go(&mut tx).await }.boxed()
                 })
-                .await?;
+                .await;
+            let moved = match moved {
+                Ok(moved) => moved,
+                Err(error) => {
+                    failed = Some(error);
+                    continue;
+                }
+            };
             let Some((units, runs)) = moved else { return Ok(None) };
             if units > 0 {
                 all.units += units;
@@ -107,7 +119,10 @@ impl<D: Driver> MoveStore for D {
             }
             all.runs.extend(runs.into_iter().map(|run| (RunId(run), to)));
         }
-        Ok(Some(all))
+        match failed {
+            Some(error) if all.units == 0 => Err(error),
+            _ => Ok(Some(all)),
+        }
     }
 
     async fn moved_homes(&self, shard: u16) -> Result<BTreeMap<Uuid, u16>, StoreError> {
@@ -168,19 +183,6 @@ struct Part {
     now_us: i64,
 }
 
-/// What is about to go.
-#[derive(Default)]
-struct Load {
-    policies: Vec<MovedPolicyRow>,
-    schedules: Vec<MovingScheduleRow>,
-    /// The unit of each policy, and of each schedule, by its uid.
-    of_policy: BTreeMap<Uuid, Uuid>,
-    of_schedule: BTreeMap<Uuid, Uuid>,
-    runs: Vec<OpenRun>,
-    /// Units that stay for now.
-    stays: BTreeSet<Uuid>,
-}
-
 impl Part {
     /// How many units have gone, and the ids of their runs.
     async fn go<DB: Engine>(&self, tx: &mut Tx<'_, DB>) -> Result<Option<(usize, Vec<Uuid>)>, Failure> {
@@ -226,10 +228,21 @@ impl Part {
             load.policies = tx.rows(Ask::new(sql!("moves_policies_lock")).set(&uids)?).await?;
             // One that has moved since, as a whole.
             load.policies.retain(|row| row.shard == from);
-            let uids: BTreeSet<Uuid> = load.policies.iter().map(|row| row.uid).collect();
-            load.of_policy.retain(|uid, _| uids.contains(uid));
-            let uids: Vec<Uuid> = uids.into_iter().collect();
-            // Nobody puts any more under them.
+            let held: BTreeSet<Uuid> = load.policies.iter().map(|row| row.uid).collect();
+            // Nobody puts any more under them; a tree that has got or lost one meanwhile stays for now.
+            let all: Vec<(Uuid, Option<Uuid>, i32)> = tx.rows(Ask::new(sql!("moves_policies"))).await?;
+            let now = in_trees(&all, &roots);
+            let whole = |root: &Uuid| {
+                let of = |trees: &BTreeMap<Uuid, Uuid>| -> BTreeSet<Uuid> {
+                    trees.iter().filter(|(_, of)| *of == root).map(|(uid, _)| *uid).collect()
+                };
+                let now = of(&now);
+                now == of(&load.of_policy) && now.is_subset(&held)
+            };
+            let whole: BTreeSet<Uuid> = roots.into_iter().filter(whole).collect();
+            load.of_policy.retain(|_, root| whole.contains(root));
+            load.policies.retain(|row| load.of_policy.contains_key(&row.uid));
+            let uids: Vec<Uuid> = load.of_policy.keys().copied().collect();
             let under: Vec<MovingScheduleRow> =
                 tx.rows(Ask::new(sql!("moves_schedules_under")).set(&uids)?).await?;
             load.take(under.into_iter().filter(|row| row.shard == from));
@@ -302,6 +315,11 @@ impl Part {
         let is_next = |row: &&MovingScheduleRow| self.next.contains(&(row.namespace.clone(), row.id.clone()));
         let next = load.schedules.iter().filter(is_next);
         stays.extend(next.filter_map(|row| load.of_schedule.get(&row.uid).copied()));
+        // What cannot be read stays, and nothing else for it.
+        let unread = load.policies.iter().filter(|row| row.in_shard(self.to).is_err());
+        stays.extend(unread.filter_map(|row| load.of_policy.get(&row.uid)));
+        let unread = load.schedules.iter().filter(|row| row.in_shard(self.lease.shard, self.to).is_err());
+        stays.extend(unread.filter_map(|row| load.of_schedule.get(&row.uid)));
         let coming = self.known_otherwise(tx, load).await?;
         stays.extend(coming.iter().filter_map(|uid| load.of_schedule.get(uid)));
         self.above_budget(load, &mut stays);
@@ -416,63 +434,6 @@ impl Part {
         let about: Vec<MessageRow> = waiting.into_iter().filter(is_of_them).collect();
         pass_on(tx, (from, i32::from(self.to)), &about).await
     }
-}
-
-impl Load {
-    fn take(&mut self, schedules: impl IntoIterator<Item = MovingScheduleRow>) {
-        for row in schedules {
-            // A schedule alone that has got a policy since goes with that one.
-            let unit = match row.policy_uid {
-                Some(policy) => self.of_policy.get(&policy).copied().unwrap_or(row.uid),
-                None => row.uid,
-            };
-            if self.of_schedule.insert(row.uid, unit).is_none() {
-                self.schedules.push(row);
-            }
-        }
-    }
-
-    /// The unit with which a run goes: that of its policy, else that of its schedule.
-    fn unit_of(&self, run: &OpenRun) -> Option<Uuid> {
-        match run.policy_uid {
-            Some(policy) => self.of_policy.get(&policy).copied(),
-            None => self.of_schedule.get(&run.schedule_uid).copied(),
-        }
-    }
-
-    /// The unit that a policy or schedule is of.
-    fn unit_with(&self, uid: Uuid) -> Option<Uuid> {
-        self.of_policy.get(&uid).or_else(|| self.of_schedule.get(&uid)).copied()
-    }
-
-    fn drop_what_stays(&mut self) {
-        let stays = std::mem::take(&mut self.stays);
-        self.of_policy.retain(|_, unit| !stays.contains(unit));
-        self.of_schedule.retain(|_, unit| !stays.contains(unit));
-        let (of_policy, of_schedule) = (&self.of_policy, &self.of_schedule);
-        self.policies.retain(|row| of_policy.contains_key(&row.uid));
-        self.schedules.retain(|row| of_schedule.contains_key(&row.uid));
-        let runs = std::mem::take(&mut self.runs);
-        self.runs = runs.into_iter().filter(|run| self.unit_of(run).is_some()).collect();
-    }
-}
-
-/// The policies of these trees, and the root of each.
-fn in_trees(all: &[(Uuid, Option<Uuid>, i32)], roots: &BTreeSet<Uuid>) -> BTreeMap<Uuid, Uuid> {
-    let above: BTreeMap<Uuid, Option<Uuid>> = all.iter().map(|(uid, parent, _)| (*uid, *parent)).collect();
-    let root_of = |uid: Uuid| {
-        let mut at = uid;
-        // A tree has few levels; a circle, which no writer makes, ends here.
-        for _ in 0..64 {
-            match above.get(&at)? {
-                Some(parent) => at = *parent,
-                None => return Some(at),
-            }
-        }
-        None
-    };
-    let rooted = above.keys().filter_map(|uid| Some((*uid, root_of(*uid)?)));
-    rooted.filter(|(_, root)| roots.contains(root)).collect()
 }
 
 /// The schedules that are to follow, by namespace and id.

@@ -1,4 +1,4 @@
-//! The rows of what moves: those of runs, what shards know of schedules, and where what has gone is.
+//! What is about to move, and its rows: those of runs, what shards know of schedules, and where what has gone is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,77 @@ use crate::failure::Failure;
 use crate::handle::Lease;
 use crate::history::PRUNE_AT_ONCE;
 use crate::moves::Stray;
-use crate::rows::{HeldLeaseRow, MessageRow, MovedRunRow, OpenRunRow};
+use crate::rows::{HeldLeaseRow, MessageRow, MovedPolicyRow, MovedRunRow, MovingScheduleRow, OpenRunRow};
+
+/// What is about to go.
+#[derive(Default)]
+pub(super) struct Load {
+    pub(super) policies: Vec<MovedPolicyRow>,
+    pub(super) schedules: Vec<MovingScheduleRow>,
+    /// The unit of each policy, and of each schedule, by its uid.
+    pub(super) of_policy: BTreeMap<Uuid, Uuid>,
+    pub(super) of_schedule: BTreeMap<Uuid, Uuid>,
+    pub(super) runs: Vec<OpenRun>,
+    /// Units that stay for now.
+    pub(super) stays: BTreeSet<Uuid>,
+}
+
+impl Load {
+    pub(super) fn take(&mut self, schedules: impl IntoIterator<Item = MovingScheduleRow>) {
+        for row in schedules {
+            // A schedule alone that has got a policy since goes with that one.
+            let unit = match row.policy_uid {
+                Some(policy) => self.of_policy.get(&policy).copied().unwrap_or(row.uid),
+                None => row.uid,
+            };
+            if self.of_schedule.insert(row.uid, unit).is_none() {
+                self.schedules.push(row);
+            }
+        }
+    }
+
+    /// The unit with which a run goes: that of its policy, else that of its schedule.
+    pub(super) fn unit_of(&self, run: &OpenRun) -> Option<Uuid> {
+        match run.policy_uid {
+            Some(policy) => self.of_policy.get(&policy).copied(),
+            None => self.of_schedule.get(&run.schedule_uid).copied(),
+        }
+    }
+
+    /// The unit that a policy or schedule is of.
+    pub(super) fn unit_with(&self, uid: Uuid) -> Option<Uuid> {
+        self.of_policy.get(&uid).or_else(|| self.of_schedule.get(&uid)).copied()
+    }
+
+    pub(super) fn drop_what_stays(&mut self) {
+        let stays = std::mem::take(&mut self.stays);
+        self.of_policy.retain(|_, unit| !stays.contains(unit));
+        self.of_schedule.retain(|_, unit| !stays.contains(unit));
+        let (of_policy, of_schedule) = (&self.of_policy, &self.of_schedule);
+        self.policies.retain(|row| of_policy.contains_key(&row.uid));
+        self.schedules.retain(|row| of_schedule.contains_key(&row.uid));
+        let runs = std::mem::take(&mut self.runs);
+        self.runs = runs.into_iter().filter(|run| self.unit_of(run).is_some()).collect();
+    }
+}
+
+/// The policies of these trees, and the root of each.
+pub(super) fn in_trees(all: &[(Uuid, Option<Uuid>, i32)], roots: &BTreeSet<Uuid>) -> BTreeMap<Uuid, Uuid> {
+    let above: BTreeMap<Uuid, Option<Uuid>> = all.iter().map(|(uid, parent, _)| (*uid, *parent)).collect();
+    let root_of = |uid: Uuid| {
+        let mut at = uid;
+        // A tree has few levels; a circle, which no writer makes, ends here.
+        for _ in 0..64 {
+            match above.get(&at)? {
+                Some(parent) => at = *parent,
+                None => return Some(at),
+            }
+        }
+        None
+    };
+    let rooted = above.keys().filter_map(|uid| Some((*uid, root_of(*uid)?)));
+    rooted.filter(|(_, root)| roots.contains(root)).collect()
+}
 
 /// As how many rows one page of items counts.
 const PAGE_ROWS: i64 = 20;

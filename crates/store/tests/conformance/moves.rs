@@ -1,10 +1,11 @@
 //! What lives in one queue shard and belongs into another one: it moves as a whole, or not at all, and is found afterwards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::handle::change::{Changes, Outcome, ShardSchedule};
 use tollgate_core::handle::control::{Control, Message, UnderWay};
-use tollgate_core::model::{Parent, Policy, Run, RunId, RunState, Schedule};
+use tollgate_core::handle::release::{Release, ReleaseOutcome};
+use tollgate_core::model::{Counts, Parent, Policy, Run, RunId, RunState, Schedule};
 use tollgate_core::plan::shard_of;
 use tollgate_store::items::StoredSubmission;
 use tollgate_store::moves::{Moved, Stray, Unit, UnitKind};
@@ -115,7 +116,17 @@ pub(crate) async fn a_tree_moves_with_all_that_stands_under_it(place: &Place) {
         control: Control::CancelRun { run: run.id, reason: "late".to_owned() },
     };
     let (with_it, stays) = (cancel(&tree.open), cancel(&tree.over));
-    store.post(FROM, &[with_it.clone(), stays.clone(), message()]).await.unwrap();
+    let released = Message::release(Release {
+        run: tree.open.id,
+        index: 4,
+        attempt: Some(1),
+        outcome: ReleaseOutcome::Succeeded,
+        message: String::new(),
+        next_check_us: None,
+        cursor: None,
+        result: None,
+    });
+    store.post(FROM, &[with_it.clone(), released.clone(), stays.clone(), message()]).await.unwrap();
     let one = |run| UnderWay { run, index: 4, attempt: 1, doubtful: false, grace_ms: 500 };
     let moved = go(&*store, &[one(tree.open.id), one(tree.over.id)]).await;
     let runs: BTreeMap<RunId, u16> = [(tree.open.id, tree.to), (tree.emitted.id, tree.to)].into();
@@ -145,6 +156,7 @@ pub(crate) async fn a_tree_moves_with_all_that_stands_under_it(place: &Place) {
         store.inbox(tree.to, 10).await.unwrap().into_iter().map(|message| message.control).collect();
     assert_eq!(told[0], Control::Arrived { epoch });
     assert!(told.contains(&with_it.control), "what is recorded about it comes along");
+    assert!(told.contains(&released.control), "{told:?}");
     let left = store.inbox(FROM, 10).await.unwrap();
     assert!(left.len() == 2 && left.contains(&stays), "{left:?}");
     assert!(told.contains(&Control::UnderWay { deliveries: vec![one(tree.open.id)] }), "{told:?}");
@@ -260,7 +272,8 @@ pub(crate) async fn schedules_go_alone_where_they_are_alone(place: &Place) {
     assert_eq!(go(&*store, &[]).await.units, 1);
     let stored = store.schedule("default", "late").await.unwrap().unwrap();
     assert_eq!(stored.shard, Some(tree.to));
-    assert!(matches!(store.inbox(to, 10).await.unwrap().first(), Some(Message { .. })));
+    let told = store.inbox(to, 10).await.unwrap();
+    assert!(told.iter().any(|message| matches!(message.control, Control::Arrived { .. })), "{told:?}");
 }
 
 /// Whoever has read a schedule before it moved writes nothing: its home would be the former one again.
@@ -375,4 +388,73 @@ pub(crate) async fn submissions_are_found_where_their_runs_are(place: &Place) {
     assert_eq!((shard_of("made").await, shard_of("open").await), (tree.to, FROM));
     let closed = format!("SELECT CAST(count(*) AS bigint) FROM closed_failures WHERE shard_id = {}", tree.to);
     assert_eq!(place.number(&closed).await, 1);
+}
+
+/// Free schedules of one shard that belong into the same one.
+async fn free(store: &dyn Store, count: usize) -> (Vec<Schedule>, u16) {
+    let (mut all, mut to): (Vec<Schedule>, u16) = (Vec::new(), 0);
+    while all.len() < count {
+        let made =
+            Schedule { shard: Some(FROM), former_homes: vec![], ..schedule(&format!("free{}", all.len())) };
+        let home = shard_of(made.uid, USED);
+        if all.is_empty() && home != FROM {
+            to = home;
+        }
+        if home == to && home != FROM {
+            store.write_plan(vec![put_here(&made)]).await.unwrap();
+            all.push(made);
+        }
+    }
+    (all, to)
+}
+
+/// A run of a schedule of which so many events have ended.
+fn long(schedule: &Schedule, ended: u32) -> Run {
+    let counts = Counts { succeeded: ended, ..Counts::default() };
+    Run { counts, events: 2 * ended, state: RunState::Running, ..waiting(schedule, FROM, NOON_US) }
+}
+
+pub(crate) async fn what_would_take_long_goes_in_parts_or_stays(place: &Place) {
+    let store = place.open().await;
+    store.use_shards(USED, audit("shards")).await.unwrap();
+    let (all, _) = free(&*store, 4).await;
+    let runs =
+        vec![long(&all[0], 19_000), long(&all[1], 19_000), long(&all[2], 19_000), long(&all[3], 20_000)];
+    commit(&*store, FROM, Changes { runs_new: runs, ..Changes::default() }).await;
+    assert_eq!(go(&*store, &[]).await.units, 2, "50,000 rows are enough");
+    assert_eq!(go(&*store, &[]).await.units, 1);
+    assert_eq!(go(&*store, &[]).await.units, 0, "one run is too long");
+    assert_eq!(units(&*store).await.iter().map(|unit| unit.uid).collect::<Vec<_>>(), [all[3].uid]);
+}
+
+pub(crate) async fn a_run_that_is_there_already_holds_back_its_own_only(place: &Place) {
+    let store = place.open().await;
+    store.use_shards(USED, audit("shards")).await.unwrap();
+    let (all, to) = free(&*store, 2).await;
+    let runs = vec![long(&all[0], 5), long(&all[1], 5)];
+    let twin = Run { shard: to, ..runs[0].clone() };
+    commit(&*store, FROM, Changes { runs_new: runs, ..Changes::default() }).await;
+    commit(&*store, to, Changes { runs_new: vec![twin], ..Changes::default() }).await;
+    assert_eq!(go(&*store, &[]).await.units, 1);
+    assert_eq!(units(&*store).await.iter().map(|unit| unit.uid).collect::<Vec<_>>(), [all[0].uid]);
+}
+
+/// Of one shard something may go to many: to some of them at once, and all in the end.
+pub(crate) async fn a_handover_gives_to_a_few_shards(place: &Place) {
+    let store = place.open().await;
+    store.use_shards(USED, audit("shards")).await.unwrap();
+    let mut homes = BTreeSet::new();
+    for number in 0..20 {
+        let made = Schedule { shard: Some(FROM), former_homes: vec![], ..schedule(&format!("one{number}")) };
+        homes.insert(shard_of(made.uid, USED));
+        store.write_plan(vec![put_here(&made)]).await.unwrap();
+    }
+    homes.remove(&FROM);
+    let mut reached = BTreeSet::new();
+    while reached.len() < homes.len() {
+        let moved = go(&*store, &[]).await;
+        assert!((1..=8).contains(&moved.to.len()), "{moved:?}");
+        reached.extend(moved.to);
+    }
+    assert!(reached == homes && homes.len() > 8, "{homes:?}");
 }

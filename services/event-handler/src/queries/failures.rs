@@ -147,10 +147,11 @@ impl Shared {
         let matched_count = u32::try_from(matched).unwrap_or(u32::MAX);
         let mut retried_count = 0;
         if !request.validate_only {
-            for Dead { run, .. } in &found {
-                self.may_be_tried_again(run).await?;
-            }
             for Dead { run, indexes } in &found {
+                // One that cannot follow its policy is told where it is asked for alone.
+                if self.may_be_tried_again(run).await.is_err() {
+                    continue;
+                }
                 let indexes = indexes.clone();
                 retried_count += u32::try_from(indexes.len()).unwrap_or(u32::MAX);
                 self.post(run.shard, Control::RetryDead { run: run.id, indexes }).await?;
