@@ -280,7 +280,7 @@ impl Shared {
             // It has just moved to this owner, or has been passed over, as a row of it is corrupt.
             None if has_row(store, event).await? => {
                 return Err(Released::Failed(Status::unavailable(
-                    "the event's owner does not know its run as yet; try again. GetHandlerStatus names what cannot be read",
+                    "the event's owner does not know its run as yet: try again; if it is corrupt, GetHandlerStatus names the row",
                 )));
             }
             None => {
