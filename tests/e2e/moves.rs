@@ -224,7 +224,7 @@ async fn what_ended_before_is_tried_again_under_its_policy() {
     let id = later.name.rsplit('/').next().unwrap();
     let list = ListRunsRequest {
         parent: "namespaces/default".to_owned(),
-        filter: format!("name={id}"),
+        filter: format!("name={id}*"),
         ..Default::default()
     };
     let found = service.handler().list_runs(list).await.unwrap().into_inner().runs;

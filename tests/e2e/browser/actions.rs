@@ -258,7 +258,9 @@ async fn schedules_and_policies_are_made_and_deleted() {
     super::pages::picture(browser, "confirm-backfill").await;
     browser.confirm("the first day").await;
     browser.sees("The runs have been made.", 10).await;
-    assert_eq!(world.service.runs("by-form").await.len(), 4);
+    // It may fall due by itself at this very hour.
+    let made = world.service.runs("by-form").await.into_iter().filter(|run| run.kind() == RunKind::Backfill);
+    assert_eq!(made.count(), 4);
     browser.press_and_go("button[value=delete]").await;
     browser.sees("It never fires again.", 10).await;
     browser.confirm("it was a test").await;
