@@ -177,6 +177,12 @@ async fn every_process_knows_what_lives_in_shards_that_were_added() {
     let nowhere = format!("{parent}/1ff-{}", own.split_once('-').unwrap().1);
     let missing = third.handler().get_run(GetRunRequest { name: nowhere }).await.unwrap_err();
     assert_eq!(missing.code(), Code::NotFound, "{missing:?}");
+    // A machine that is quick comes here within few launches.
+    let launches = || -> BTreeSet<i64> {
+        let of = |schedule| consumer.notes.arrivals().into_iter().filter(move |one| one.schedule == schedule);
+        of("free").map(|one| one.launch_us).collect()
+    };
+    wait_for("some launches", 20, async || (launches().len() > 6).then_some(())).await;
     each_second(&consumer.notes, "often", 3);
     each_second(&consumer.notes, "free", 2);
     consumer.notes.assert_clean();
