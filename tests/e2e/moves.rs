@@ -11,6 +11,7 @@ use tollgate_proto::v1::{
     ReleaseOutcome, ReleaseStatus, ReleaseTokenRequest, RetryDeadEventsRequest, RunState,
     TriggerScheduleRequest,
 };
+use tonic::Code;
 
 use crate::more_shards::{all_owned, each_second};
 
@@ -182,7 +183,7 @@ async fn what_ended_before_is_tried_again_under_its_policy() {
     })
     .await;
     let mut dead = Vec::new();
-    for number in 0..6 {
+    for number in 0..12 {
         let id = format!("p{number}");
         service.create_policy(&id, policy(2)).await.unwrap();
         let mut schedule = once(soon(1_000), 3, &id, http(&consumer));
@@ -203,6 +204,7 @@ async fn what_ended_before_is_tried_again_under_its_policy() {
     };
     let later = service.master().trigger_schedule(later).await.unwrap().into_inner();
     world.change(&service, 256).await;
+    let big = runs.split_off(6);
     for run in &runs {
         assert_eq!(run.counts.unwrap().dead, 3, "{run:?}");
         let retry = RetryDeadEventsRequest { parent: run.name.clone(), ..Default::default() };
@@ -214,6 +216,19 @@ async fn what_ended_before_is_tried_again_under_its_policy() {
         })
         .await;
     }
+    // What has so much history that its policy would wait for it stays; nearly all policies have moved.
+    let ids = dead[6..].iter().map(|id| format!("'{id}'")).collect::<Vec<_>>().join(", ");
+    world.database.sql(&format!("UPDATE runs SET dead = 20001 WHERE schedule_id IN ({ids})")).await;
+    let mut refused = 0;
+    for run in &big {
+        let retry = RetryDeadEventsRequest { parent: run.name.clone(), ..Default::default() };
+        if let Err(status) = service.handler().retry_dead_events(retry).await {
+            assert_eq!(status.code(), Code::FailedPrecondition, "{status:?}");
+            assert!(status.message().contains("more than 20000 do not follow"), "{status:?}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 0, "{big:?}");
     let cancel = CancelRunRequest { name: later.name.clone(), ..Default::default() };
     service.handler().cancel_run(cancel).await.unwrap();
     wait_for("the run to be cancelled", 20, async || {

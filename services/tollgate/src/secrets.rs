@@ -113,6 +113,9 @@ fn warn_of_readers(file: &str) {
 #[cfg(not(unix))]
 fn warn_of_readers(_: &str) {}
 
+/// Of each queue shard so much of what is to move is looked at.
+const MOVING_MAX: usize = 1_000;
+
 async fn rotate(config: &ServeConfig) -> anyhow::Result<()> {
     let keys = keys(config)?;
     let Some(first) = keys.ids().next().map(str::to_owned) else {
@@ -122,16 +125,12 @@ async fn rotate(config: &ServeConfig) -> anyhow::Result<()> {
         .into());
     };
     let store = tollgate_store::open_beside(&config.store).await.context("cannot open the store")?;
-    // What moves from a shard that is still to be looked through to one that has been would keep its old key.
-    if !store.units_to_move(1).await.context("cannot read what is to move")?.is_empty() {
-        store.close().await;
-        anyhow::bail!(
-            "the number of queue shards has been changed, and not everything has moved: see `tollgate store shards`; try again later"
-        );
-    }
+    let to_move = async || store.units_to_move(MOVING_MAX).await.context("cannot read what is to move");
+    let before = to_move().await?;
     let done = reseal(&*store, &keys).await;
+    let after = to_move().await;
     store.close().await;
-    let done = done?;
+    let (done, after) = (done?, after?);
     let mut text =
         format!("{} rows hold secrets; {} were brought under key {first:?}\n", done.rows, done.resealed);
     if !done.rewritten {
@@ -140,6 +139,10 @@ async fn rotate(config: &ServeConfig) -> anyhow::Result<()> {
         );
     }
     Printer::stdout(Format::Table).text(&text)?;
+    if before != after {
+        // What goes from a shard that is still to be looked through to one that has been keeps its old key.
+        bail!("policies or schedules moved to other queue shards meanwhile; run the command again");
+    }
     if done.overtaken > 0 {
         bail!("{} rows changed while they were read; run the command again", done.overtaken);
     }

@@ -111,7 +111,7 @@ async fn partitions_that_move_during_an_outage_of_the_service_are_read_after_it(
     // All partitions go from the first to others, and back, while all are paused.
     let others = [(); 3].map(|()| world.start(&url, more.clone()));
     for other in &others {
-        wait_for("another to have partitions", 60, async || partitions(other).0.then_some(())).await;
+        wait_for("another to have partitions", 120, async || partitions(other).0.then_some(())).await;
     }
     for other in others {
         is_away(&other).await;
