@@ -2,17 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
+use tollgate_clock::instant_now;
 use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::model::{MINUTE_US, RunId};
 use tollgate_core::plan::shard_of;
 use uuid::Uuid;
 
 use super::moving::{
-    Load, copy_specs, drop_twins, hand_on, hold, in_trees, known, move_known, move_runs, open_runs, pass_on,
-    schedules_known,
+    Load, by_root, copy_specs, drop_twins, hand_on, hold, in_trees, known, move_known, move_runs, open_runs,
+    pass_on, schedules_known,
 };
 use super::{Ask, Driver, Engine, Tx, Whom, insert_messages, own_sql, sql};
 use crate::StoreError;
@@ -25,6 +27,8 @@ use crate::rows::{
 
 /// To how many shards something goes at once: as long as it goes, nothing of the shard starts.
 const TARGETS_MAX: usize = 8;
+/// After so long it goes to no further one at once.
+const TIME_MAX: Duration = Duration::from_millis(300);
 /// How many schedules one look reads at once.
 const PAGE: i64 = 10_000;
 /// How many rows one transaction moves, roughly, unless a single unit has more: the other shard's owner waits for it.
@@ -95,8 +99,11 @@ impl<D: Driver> MoveStore for D {
         let mut by_target: Vec<(u16, Vec<Unit>)> = by_target.into_iter().collect();
         let first = usize::try_from(now_us).unwrap_or_default() % by_target.len();
         by_target.rotate_left(first);
-        let mut failed = None;
+        let (mut failed, began) = (None, instant_now());
         for (to, units) in by_target.into_iter().take(TARGETS_MAX) {
+            if began.elapsed() > TIME_MAX {
+                break;
+            }
             let (lease, under_way, next) = (lease.clone(), under_way.to_vec(), Arc::clone(&next));
             let part = Arc::new(Part { lease, to, units, under_way, next, now_us });
             let moved = self
@@ -231,15 +238,12 @@ impl Part {
             let held: BTreeSet<Uuid> = load.policies.iter().map(|row| row.uid).collect();
             // Nobody puts any more under them; a tree that has got or lost one meanwhile stays for now.
             let all: Vec<(Uuid, Option<Uuid>, i32)> = tx.rows(Ask::new(sql!("moves_policies"))).await?;
-            let now = in_trees(&all, &roots);
-            let whole = |root: &Uuid| {
-                let of = |trees: &BTreeMap<Uuid, Uuid>| -> BTreeSet<Uuid> {
-                    trees.iter().filter(|(_, of)| *of == root).map(|(uid, _)| *uid).collect()
-                };
-                let now = of(&now);
-                now == of(&load.of_policy) && now.is_subset(&held)
+            let (before, now) = (by_root(&load.of_policy), by_root(&in_trees(&all, &roots)));
+            let is_whole = |root: &Uuid| {
+                let before = before.get(root);
+                before == now.get(root) && before.is_some_and(|before| before.is_subset(&held))
             };
-            let whole: BTreeSet<Uuid> = roots.into_iter().filter(whole).collect();
+            let whole: BTreeSet<Uuid> = roots.into_iter().filter(is_whole).collect();
             load.of_policy.retain(|_, root| whole.contains(root));
             load.policies.retain(|row| load.of_policy.contains_key(&row.uid));
             let uids: Vec<Uuid> = load.of_policy.keys().copied().collect();
@@ -351,6 +355,9 @@ impl Part {
     /// The units that would make the transaction too long stay for the next one, if it has any others.
     fn above_budget(&self, load: &Load, stays: &mut BTreeSet<Uuid>) {
         let mut rows: BTreeMap<Uuid, i64> = BTreeMap::new();
+        for unit in load.of_schedule.values() {
+            *rows.entry(*unit).or_default() += 1;
+        }
         for run in &load.runs {
             if let Some(unit) = load.unit_of(run) {
                 *rows.entry(unit).or_default() += run.rows;

@@ -84,6 +84,15 @@ pub(super) fn in_trees(all: &[(Uuid, Option<Uuid>, i32)], roots: &BTreeSet<Uuid>
     rooted.filter(|(_, root)| roots.contains(root)).collect()
 }
 
+/// The policies of each tree, by its root.
+pub(super) fn by_root(trees: &BTreeMap<Uuid, Uuid>) -> BTreeMap<Uuid, BTreeSet<Uuid>> {
+    let mut all: BTreeMap<Uuid, BTreeSet<Uuid>> = BTreeMap::new();
+    for (uid, root) in trees {
+        all.entry(*root).or_default().insert(*uid);
+    }
+    all
+}
+
 /// As how many rows one page of items counts.
 const PAGE_ROWS: i64 = 20;
 
