@@ -25,18 +25,18 @@ pub const ENDED_MAX: u32 = 20_000;
 
 /// What moves as a whole: a tree of policies with its schedules, or one schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Unit {
+pub struct Resident {
     /// Where it belongs.
     pub to: u16,
     /// Of the policy at its top, or of the schedule.
     pub uid: Uuid,
     /// What it is.
-    pub kind: UnitKind,
+    pub kind: ResidentKind,
 }
 
-/// What a [`Unit`] is.
+/// What a [`Resident`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum UnitKind {
+pub enum ResidentKind {
     /// A tree of policies, with all schedules under them.
     Tree,
     /// A schedule without a policy.
@@ -48,8 +48,8 @@ pub enum UnitKind {
 /// What has moved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// How many units.
-    pub units: usize,
+    /// How many residents.
+    pub residents: usize,
     /// Their runs that had not ended, and where they are.
     pub runs: BTreeMap<RunId, u16>,
     /// The shards that have got something.
@@ -82,14 +82,14 @@ impl Stray {
 pub trait MoveStore: Send + Sync {
     /// What belongs into another shard, by the shard in which it lives: of each at most `limit`. Nothing as long as nobody has
     /// said how many shards are used.
-    async fn units_to_move(&self, limit: usize) -> Result<BTreeMap<u16, Vec<Unit>>, StoreError>;
-    /// Moves these units, as far as they still live in the lease's shard and may go now, by a transaction for each shard to which
-    /// some go. `under_way`: deliveries whose answers are waited for; those of runs that move are told to the shard that gets
-    /// them. None where the lease is another one by now, once that has been found.
-    async fn move_units(
+    async fn residents_to_move(&self, limit: usize) -> Result<BTreeMap<u16, Vec<Resident>>, StoreError>;
+    /// Moves these residents, as far as they still live in the lease's shard and may go now, by a transaction for each shard to
+    /// which some go. `under_way`: deliveries whose answers are waited for; those of runs that move are told to the shard that
+    /// gets them. None where the lease is another one by now, once that has been found.
+    async fn move_residents(
         &self,
         lease: &Lease,
-        units: &[Unit],
+        residents: &[Resident],
         under_way: &[UnderWay],
         now_us: i64,
     ) -> Result<Option<Moved>, StoreError>;

@@ -13,12 +13,12 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tollgate_clock::instant_now;
-use tollgate_store::moves::Unit;
+use tollgate_store::moves::Resident;
 
 use crate::Shared;
 
-/// How many units a shard gives away at once, at most: as long as they go, nothing of the shard starts.
-const UNITS_MAX: usize = 1_000;
+/// How many residents a shard gives away at once, at most: as long as they go, nothing of the shard starts.
+const RESIDENTS_MAX: usize = 1_000;
 /// How often it is looked whether the number has been changed.
 const LOOK: Duration = Duration::from_secs(2);
 /// When it is looked again for what somebody has put into a shard from which it belongs elsewhere.
@@ -36,8 +36,8 @@ const VAIN_MAX: Duration = Duration::from_secs(600);
 /// What the owners of this process are to give away. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Moves {
-    wanted: Arc<DashMap<u16, Vec<Unit>>>,
-    /// How many units went with the last handover of a shard.
+    wanted: Arc<DashMap<u16, Vec<Resident>>>,
+    /// How many residents went with the last handover of a shard.
     gone: Arc<DashMap<u16, usize>>,
     asked: Arc<Notify>,
 }
@@ -54,8 +54,8 @@ impl Moves {
     }
 
     /// What a shard is to give away; it is asked for once.
-    pub(crate) fn take(&self, shard: u16) -> Vec<Unit> {
-        self.wanted.remove(&shard).map(|(_, units)| units).unwrap_or_default()
+    pub(crate) fn take(&self, shard: u16) -> Vec<Resident> {
+        self.wanted.remove(&shard).map(|(_, residents)| residents).unwrap_or_default()
     }
 
     /// What a shard was to give away stays for now.
@@ -65,9 +65,9 @@ impl Moves {
         }
     }
 
-    /// So many units of a shard have gone.
-    pub(crate) fn went(&self, shard: u16, units: usize) {
-        self.gone.insert(shard, units);
+    /// So many residents of a shard have gone.
+    pub(crate) fn went(&self, shard: u16, residents: usize) {
+        self.gone.insert(shard, residents);
     }
 }
 
@@ -84,15 +84,15 @@ pub(crate) async fn keep(shared: Shared, stop: CancellationToken) {
         if settled == Some(layout) && next.is_some_and(|next| instant_now() < next) {
             continue;
         }
-        let units = match shared.store.units_to_move(UNITS_MAX).await {
-            Ok(units) => units,
+        let residents = match shared.store.residents_to_move(RESIDENTS_MAX).await {
+            Ok(residents) => residents,
             Err(error) => {
                 tracing::debug!(%error, "what belongs into other queue shards cannot be read");
                 continue;
             }
         };
-        let (mut went, are_left) = (0, !units.is_empty());
-        for (shard, units) in units {
+        let (mut went, are_left) = (0, !residents.is_empty());
+        for (shard, residents) in residents {
             let rests_until = rests.get(&shard).map(|(until, _)| *until);
             if !shared.peers.routes().owns(shard) || rests_until.is_some_and(|until| instant_now() < until) {
                 continue;
@@ -100,7 +100,7 @@ pub(crate) async fn keep(shared: Shared, stop: CancellationToken) {
             if stop.is_cancelled() {
                 return;
             }
-            let gone = give_away(&shared, shard, units).await;
+            let gone = give_away(&shared, shard, residents).await;
             went += gone;
             if gone > 0 {
                 rests.remove(&shard);
@@ -118,11 +118,11 @@ pub(crate) async fn keep(shared: Shared, stop: CancellationToken) {
     }
 }
 
-/// Has a shard given up, and waits until it has an owner again. How many units have gone.
-async fn give_away(shared: &Shared, shard: u16, units: Vec<Unit>) -> usize {
+/// Has a shard given up, and waits until it has an owner again. How many residents have gone.
+async fn give_away(shared: &Shared, shard: u16, residents: Vec<Resident>) -> usize {
     let moves = &shared.moves;
     moves.gone.remove(&shard);
-    moves.wanted.insert(shard, units);
+    moves.wanted.insert(shard, residents);
     moves.asked.notify_one();
     let until = instant_now() + TAKEN_AGAIN;
     let is_over = |shared: &Shared| {

@@ -125,7 +125,7 @@ async fn rotate(config: &ServeConfig) -> anyhow::Result<()> {
         .into());
     };
     let store = tollgate_store::open_beside(&config.store).await.context("cannot open the store")?;
-    let to_move = async || store.units_to_move(MOVING_MAX).await.context("cannot read what is to move");
+    let to_move = async || store.residents_to_move(MOVING_MAX).await.context("cannot read what is to move");
     let before = to_move().await?;
     let done = reseal(&*store, &keys).await;
     let after = to_move().await;

@@ -121,7 +121,7 @@ async fn refuse_older(store: &dyn Store) -> anyhow::Result<()> {
 }
 
 async fn show(store: &dyn Store, printer: &Printer) -> anyhow::Result<()> {
-    let to_move = store.units_to_move(usize::MAX).await.context("cannot read what is to move")?;
+    let to_move = store.residents_to_move(usize::MAX).await.context("cannot read what is to move")?;
     let to_move: usize = to_move.values().map(Vec::len).sum();
     let fill = store.shard_fill().await.context("cannot read what lives in the queue shards")?;
     if printer.is_json() {

@@ -13,14 +13,14 @@ use tollgate_core::plan::shard_of;
 use uuid::Uuid;
 
 use super::moving::{
-    Load, by_root, copy_specs, drop_twins, hand_on, hold, in_trees, known, move_known, move_runs, open_runs,
-    pass_on, schedules_known,
+    Load, OpenRun, by_root, copy_specs, drop_twins, hand_on, hold, in_trees, known, move_known, move_runs,
+    open_runs, pass_on, schedules_known,
 };
 use super::{Ask, Driver, Engine, Tx, Whom, insert_messages, own_sql, sql};
 use crate::StoreError;
 use crate::failure::Failure;
 use crate::handle::Lease;
-use crate::moves::{ENDED_MAX, MoveStore, Moved, Stray, Unit, UnitKind, WITH_MOVES};
+use crate::moves::{ENDED_MAX, MoveStore, Moved, Resident, ResidentKind, Stray, WITH_MOVES};
 use crate::rows::{
     MessageRow, MovedHomeRow, MovedPolicyRow, MovedScheduleRow, MovingScheduleRow, message_rows, policy_body,
 };
@@ -31,14 +31,14 @@ const TARGETS_MAX: usize = 8;
 const TIME_MAX: Duration = Duration::from_millis(300);
 /// How many schedules one look reads at once.
 const PAGE: i64 = 10_000;
-/// How many rows one transaction moves, roughly, unless a single unit has more: the other shard's owner waits for it.
+/// How many rows one transaction moves, roughly, unless a single resident has more: the other shard's owner waits for it.
 const ROWS_MAX: i64 = 50_000;
 /// For how long the items of a submission are waited for that is not complete, from the latest that came.
 const SUBMITTING_US: i64 = 15 * MINUTE_US;
 
 #[async_trait]
 impl<D: Driver> MoveStore for D {
-    async fn units_to_move(&self, limit: usize) -> Result<BTreeMap<u16, Vec<Unit>>, StoreError> {
+    async fn residents_to_move(&self, limit: usize) -> Result<BTreeMap<u16, Vec<Resident>>, StoreError> {
         let used: Vec<(i32,)> = self.rows(Whom::Roles, Ask::new(sql!("layout_used"))).await?;
         let Some(used) = used.first().and_then(|(used,)| u16::try_from(*used).ok()) else {
             return Ok(BTreeMap::new());
@@ -50,7 +50,7 @@ impl<D: Driver> MoveStore for D {
             policies.into_iter().map(|(uid, parent, shard)| (uid, (parent, shard))).collect();
         for (uid, (parent, shard)) in &policies {
             if parent.is_none() {
-                look.at(*shard, Unit { to: shard_of(*uid, used), uid: *uid, kind: UnitKind::Tree });
+                look.at(*shard, Resident { to: shard_of(*uid, used), uid: *uid, kind: ResidentKind::Tree });
             }
         }
         let mut after = Uuid::nil();
@@ -59,15 +59,15 @@ impl<D: Driver> MoveStore for D {
             let page: Vec<(Uuid, Option<Uuid>, i32)> = self.rows(Whom::Roles, ask).await?;
             for (uid, policy, shard) in &page {
                 let found = match policy {
-                    None => Some((shard_of(*uid, used), UnitKind::Free)),
+                    None => Some((shard_of(*uid, used), ResidentKind::Free)),
                     // Its policy takes it along, unless somebody has put it where the policy was before.
                     Some(policy) => {
                         let of = policies.get(policy).and_then(|(_, of)| u16::try_from(*of).ok());
-                        of.map(|to| (to, UnitKind::LeftBehind))
+                        of.map(|to| (to, ResidentKind::LeftBehind))
                     }
                 };
                 if let Some((to, kind)) = found {
-                    look.at(*shard, Unit { to, uid: *uid, kind });
+                    look.at(*shard, Resident { to, uid: *uid, kind });
                 }
             }
             match page.last() {
@@ -77,16 +77,16 @@ impl<D: Driver> MoveStore for D {
         }
     }
 
-    async fn move_units(
+    async fn move_residents(
         &self,
         lease: &Lease,
-        units: &[Unit],
+        residents: &[Resident],
         under_way: &[UnderWay],
         now_us: i64,
     ) -> Result<Option<Moved>, StoreError> {
-        let mut by_target: BTreeMap<u16, Vec<Unit>> = BTreeMap::new();
-        for unit in units.iter().filter(|unit| unit.to != lease.shard) {
-            by_target.entry(unit.to).or_default().push(*unit);
+        let mut by_target: BTreeMap<u16, Vec<Resident>> = BTreeMap::new();
+        for resident in residents.iter().filter(|resident| resident.to != lease.shard) {
+            by_target.entry(resident.to).or_default().push(*resident);
         }
         if by_target.is_empty() {
             return Ok(Some(Moved::default()));
@@ -96,18 +96,18 @@ impl<D: Driver> MoveStore for D {
         let next = Arc::new(next_of(&ends));
         let mut all = Moved::default();
         // Not always the same ones first: of some nothing may go for long.
-        let mut by_target: Vec<(u16, Vec<Unit>)> = by_target.into_iter().collect();
+        let mut by_target: Vec<(u16, Vec<Resident>)> = by_target.into_iter().collect();
         let first = usize::try_from(now_us).unwrap_or_default() % by_target.len();
         by_target.rotate_left(first);
         let (mut failed, began) = (None, instant_now());
-        for (to, units) in by_target.into_iter().take(TARGETS_MAX) {
+        for (to, residents) in by_target.into_iter().take(TARGETS_MAX) {
             if began.elapsed() > TIME_MAX {
                 break;
             }
             let (lease, under_way, next) = (lease.clone(), under_way.to_vec(), Arc::clone(&next));
-            let part = Arc::new(Part { lease, to, units, under_way, next, now_us });
+            let part = Arc::new(Part { lease, to, residents, under_way, next, now_us });
             let moved = self
-                .run_tx(Whom::Roles, "move_units", move |mut tx| {
+                .run_tx(Whom::Roles, "move_residents", move |mut tx| {
                     let part = Arc::clone(&part);
                     async move { part.go(&mut tx).await }.boxed()
                 })
@@ -119,15 +119,15 @@ impl<D: Driver> MoveStore for D {
                     continue;
                 }
             };
-            let Some((units, runs)) = moved else { return Ok(None) };
-            if units > 0 {
-                all.units += units;
+            let Some((residents, runs)) = moved else { return Ok(None) };
+            if residents > 0 {
+                all.residents += residents;
                 all.to.push(to);
             }
             all.runs.extend(runs.into_iter().map(|run| (RunId(run), to)));
         }
         match failed {
-            Some(error) if all.units == 0 => Err(error),
+            Some(error) if all.residents == 0 => Err(error),
             _ => Ok(Some(all)),
         }
     }
@@ -163,18 +163,18 @@ impl<D: Driver> MoveStore for D {
 /// What a look has found.
 struct Look {
     limit: usize,
-    found: BTreeMap<u16, Vec<Unit>>,
+    found: BTreeMap<u16, Vec<Resident>>,
 }
 
 impl Look {
-    fn at(&mut self, shard: i32, unit: Unit) {
+    fn at(&mut self, shard: i32, resident: Resident) {
         let Ok(shard) = u16::try_from(shard) else { return };
-        if unit.to == shard {
+        if resident.to == shard {
             return;
         }
         let of_shard = self.found.entry(shard).or_default();
         if of_shard.len() < self.limit {
-            of_shard.push(unit);
+            of_shard.push(resident);
         }
     }
 }
@@ -183,7 +183,7 @@ impl Look {
 struct Part {
     lease: Lease,
     to: u16,
-    units: Vec<Unit>,
+    residents: Vec<Resident>,
     under_way: Vec<UnderWay>,
     /// Schedules that are to follow the end of a run, by namespace and id.
     next: Arc<BTreeSet<(String, String)>>,
@@ -191,7 +191,7 @@ struct Part {
 }
 
 impl Part {
-    /// How many units have gone, and the ids of their runs.
+    /// How many residents have gone, and the ids of their runs.
     async fn go<DB: Engine>(&self, tx: &mut Tx<'_, DB>) -> Result<Option<(usize, Vec<Uuid>)>, Failure> {
         let Some(epoch) = hold(tx, &self.lease, self.to).await? else { return Ok(None) };
         let mut load = self.gather(tx).await?;
@@ -199,33 +199,31 @@ impl Part {
         load.drop_what_stays();
         // A run that has been taken in there as well would be there twice.
         let runs: Vec<Uuid> = load.runs.iter().map(|run| run.id).collect();
-        let there = known(tx, i32::from(self.to), &runs).await?;
-        let taken: BTreeSet<Uuid> =
-            there.into_iter().filter(|(_, state)| state != "EMITTED").map(|(run, _)| run).collect();
-        let twins = load.runs.iter().filter(|run| taken.contains(&run.id));
-        load.stays = twins.filter_map(|run| load.unit_of(run)).collect();
+        let there: BTreeMap<Uuid, String> = known(tx, i32::from(self.to), &runs).await?.into_iter().collect();
+        let is_taken = |run: &&OpenRun| there.get(&run.id).is_some_and(|state| state != "EMITTED");
+        let twins = load.runs.iter().filter(is_taken);
+        load.stays = twins.filter_map(|run| load.resident_of(run)).collect();
         load.drop_what_stays();
-        let units: BTreeSet<Uuid> =
+        let residents: BTreeSet<Uuid> =
             load.of_policy.values().chain(load.of_schedule.values()).copied().collect();
-        if units.is_empty() {
+        if residents.is_empty() {
             return Ok(Some((0, Vec::new())));
         }
         let runs: Vec<Uuid> = load.runs.iter().map(|run| run.id).collect();
-        let twins: Vec<Uuid> =
-            known(tx, i32::from(self.to), &runs).await?.into_iter().map(|(run, _)| run).collect();
+        let twins: Vec<Uuid> = runs.iter().filter(|run| there.contains_key(run)).copied().collect();
         drop_twins(tx, i32::from(self.to), &twins).await?;
         self.write(tx, &load, &runs).await?;
         self.tell(tx, &runs, epoch).await?;
-        Ok(Some((units.len(), runs)))
+        Ok(Some((residents.len(), runs)))
     }
 
     async fn gather<DB: Engine>(&self, tx: &mut Tx<'_, DB>) -> Result<Load, Failure> {
         let from = i32::from(self.lease.shard);
         let mut load = Load::default();
-        let (trees, singles): (Vec<Unit>, Vec<Unit>) =
-            self.units.iter().partition(|unit| unit.kind == UnitKind::Tree);
+        let (trees, singles): (Vec<Resident>, Vec<Resident>) =
+            self.residents.iter().partition(|resident| resident.kind == ResidentKind::Tree);
         if !trees.is_empty() {
-            let roots: BTreeSet<Uuid> = trees.iter().map(|unit| unit.uid).collect();
+            let roots: BTreeSet<Uuid> = trees.iter().map(|resident| resident.uid).collect();
             let all: Vec<(Uuid, Option<Uuid>, i32)> = tx.rows(Ask::new(sql!("moves_policies"))).await?;
             load.of_policy = in_trees(&all, &roots);
             let uids: Vec<Uuid> = load.of_policy.keys().copied().collect();
@@ -252,7 +250,7 @@ impl Part {
             load.take(under.into_iter().filter(|row| row.shard == from));
         }
         if !singles.is_empty() {
-            let uids: Vec<Uuid> = singles.iter().map(|unit| unit.uid).collect();
+            let uids: Vec<Uuid> = singles.iter().map(|resident| resident.uid).collect();
             let rows: Vec<MovingScheduleRow> =
                 tx.rows(Ask::new(sql!("moves_schedules_lock")).set(&uids)?).await?;
             let above: Vec<Uuid> = rows.iter().filter_map(|row| row.policy_uid).collect();
@@ -261,7 +259,7 @@ impl Part {
             let there: BTreeSet<Uuid> =
                 above.iter().filter(|row| row.shard == i32::from(self.to)).map(|row| row.uid).collect();
             let is_free: BTreeMap<Uuid, bool> =
-                singles.iter().map(|unit| (unit.uid, unit.kind == UnitKind::Free)).collect();
+                singles.iter().map(|resident| (resident.uid, resident.kind == ResidentKind::Free)).collect();
             // One that has got a policy since, or lost it, belongs elsewhere.
             let belongs = |row: &MovingScheduleRow| match row.policy_uid {
                 None => is_free.get(&row.uid) == Some(&true),
@@ -275,12 +273,14 @@ impl Part {
         Ok(load)
     }
 
-    /// Finds which units stay for now: something of them is on its way, or would be left behind.
+    /// Finds which residents stay for now: something of them is on its way, or would be left behind.
     async fn keep_back<DB: Engine>(&self, tx: &mut Tx<'_, DB>, load: &mut Load) -> Result<(), Failure> {
         let strangers: Vec<Uuid> = load
             .runs
             .iter()
-            .filter(|run| load.unit_of(run).is_some() && !load.of_schedule.contains_key(&run.schedule_uid))
+            .filter(|run| {
+                load.resident_of(run).is_some() && !load.of_schedule.contains_key(&run.schedule_uid)
+            })
             .map(|run| run.schedule_uid)
             .collect::<BTreeSet<_>>()
             .into_iter()
@@ -291,31 +291,32 @@ impl Part {
         };
         let there: BTreeSet<Uuid> = there.into_iter().map(|(uid,)| uid).collect();
         let mut stays = BTreeSet::new();
-        // Schedules that are deleted, and have runs: they go with these, unless some are of another unit.
+        // Schedules that are deleted, and have runs: they go with these, unless some are of another resident.
         let mut deleted: BTreeMap<Uuid, Option<Uuid>> = BTreeMap::new();
         for run in &load.runs {
-            let (unit, of_schedule) = (load.unit_of(run), load.of_schedule.get(&run.schedule_uid).copied());
+            let (resident, of_schedule) =
+                (load.resident_of(run), load.of_schedule.get(&run.schedule_uid).copied());
             let is_deleted = of_schedule.is_none() && !there.contains(&run.schedule_uid);
             if is_deleted {
-                let known = *deleted.entry(run.schedule_uid).or_insert(unit);
-                if known != unit {
-                    stays.extend(known.into_iter().chain(unit));
+                let known = *deleted.entry(run.schedule_uid).or_insert(resident);
+                if known != resident {
+                    stays.extend(known.into_iter().chain(resident));
                 }
-            } else if unit != of_schedule {
+            } else if resident != of_schedule {
                 // Made under another policy than its schedule has now.
-                stays.extend(unit.into_iter().chain(of_schedule));
+                stays.extend(resident.into_iter().chain(of_schedule));
             }
-            let is_taken = matches!(run.state.as_str(), "EMITTED" | "WAITING" | "RUNNING");
-            if !is_taken || run.rows > i64::from(ENDED_MAX) {
-                stays.extend(unit);
+            let may_go = matches!(run.state.as_str(), "EMITTED" | "WAITING" | "RUNNING");
+            if !may_go || run.rows > i64::from(ENDED_MAX) {
+                stays.extend(resident);
             }
         }
-        for (schedule, unit) in deleted {
-            load.of_schedule.extend(unit.map(|unit| (schedule, unit)));
+        for (schedule, resident) in deleted {
+            load.of_schedule.extend(resident.map(|resident| (schedule, resident)));
         }
         let uids: Vec<Uuid> = load.of_policy.keys().chain(load.of_schedule.keys()).copied().collect();
         let waiting: Vec<(Uuid,)> = tx.rows(Ask::new(sql!("moves_outbox")).set(&uids)?).await?;
-        stays.extend(waiting.iter().filter_map(|(uid,)| load.unit_with(*uid)));
+        stays.extend(waiting.iter().filter_map(|(uid,)| load.resident_with(*uid)));
         let is_next = |row: &&MovingScheduleRow| self.next.contains(&(row.namespace.clone(), row.id.clone()));
         let next = load.schedules.iter().filter(is_next);
         stays.extend(next.filter_map(|row| load.of_schedule.get(&row.uid).copied()));
@@ -352,24 +353,28 @@ impl Part {
         Ok(found.into_iter().map(|(uid,)| uid).collect())
     }
 
-    /// The units that would make the transaction too long stay for the next one, if it has any others.
+    /// The residents that would make the transaction too long stay for the next one, if it has any others.
     fn above_budget(&self, load: &Load, stays: &mut BTreeSet<Uuid>) {
         let mut rows: BTreeMap<Uuid, i64> = BTreeMap::new();
-        for unit in load.of_schedule.values() {
-            *rows.entry(*unit).or_default() += 1;
+        for resident in load.of_schedule.values() {
+            *rows.entry(*resident).or_default() += 1;
         }
         for run in &load.runs {
-            if let Some(unit) = load.unit_of(run) {
-                *rows.entry(unit).or_default() += run.rows;
+            if let Some(resident) = load.resident_of(run) {
+                *rows.entry(resident).or_default() += run.rows;
             }
         }
         let mut sum = 0;
-        for unit in
-            self.units.iter().map(|unit| unit.uid).filter(|unit| !stays.contains(unit)).collect::<Vec<_>>()
+        for resident in self
+            .residents
+            .iter()
+            .map(|resident| resident.uid)
+            .filter(|resident| !stays.contains(resident))
+            .collect::<Vec<_>>()
         {
-            let own = rows.get(&unit).copied().unwrap_or_default();
+            let own = rows.get(&resident).copied().unwrap_or_default();
             if sum > 0 && sum + own > ROWS_MAX {
-                stays.insert(unit);
+                stays.insert(resident);
             } else {
                 sum += own;
             }

@@ -19,7 +19,7 @@ use crate::rows::{HeldLeaseRow, MessageRow, MovedPolicyRow, MovedRunRow, MovingS
 pub(super) struct Load {
     pub(super) policies: Vec<MovedPolicyRow>,
     pub(super) schedules: Vec<MovingScheduleRow>,
-    /// The unit of each policy, and of each schedule, by its uid.
+    /// The resident of each policy, and of each schedule, by its uid.
     pub(super) of_policy: BTreeMap<Uuid, Uuid>,
     pub(super) of_schedule: BTreeMap<Uuid, Uuid>,
     pub(super) runs: Vec<OpenRun>,
@@ -31,38 +31,38 @@ impl Load {
     pub(super) fn take(&mut self, schedules: impl IntoIterator<Item = MovingScheduleRow>) {
         for row in schedules {
             // A schedule alone that has got a policy since goes with that one.
-            let unit = match row.policy_uid {
+            let resident = match row.policy_uid {
                 Some(policy) => self.of_policy.get(&policy).copied().unwrap_or(row.uid),
                 None => row.uid,
             };
-            if self.of_schedule.insert(row.uid, unit).is_none() {
+            if self.of_schedule.insert(row.uid, resident).is_none() {
                 self.schedules.push(row);
             }
         }
     }
 
-    /// The unit with which a run goes: that of its policy, else that of its schedule.
-    pub(super) fn unit_of(&self, run: &OpenRun) -> Option<Uuid> {
+    /// The resident with which a run goes: that of its policy, else that of its schedule.
+    pub(super) fn resident_of(&self, run: &OpenRun) -> Option<Uuid> {
         match run.policy_uid {
             Some(policy) => self.of_policy.get(&policy).copied(),
             None => self.of_schedule.get(&run.schedule_uid).copied(),
         }
     }
 
-    /// The unit that a policy or schedule is of.
-    pub(super) fn unit_with(&self, uid: Uuid) -> Option<Uuid> {
+    /// The resident that a policy or schedule is of.
+    pub(super) fn resident_with(&self, uid: Uuid) -> Option<Uuid> {
         self.of_policy.get(&uid).or_else(|| self.of_schedule.get(&uid)).copied()
     }
 
     pub(super) fn drop_what_stays(&mut self) {
         let stays = std::mem::take(&mut self.stays);
-        self.of_policy.retain(|_, unit| !stays.contains(unit));
-        self.of_schedule.retain(|_, unit| !stays.contains(unit));
+        self.of_policy.retain(|_, resident| !stays.contains(resident));
+        self.of_schedule.retain(|_, resident| !stays.contains(resident));
         let (of_policy, of_schedule) = (&self.of_policy, &self.of_schedule);
         self.policies.retain(|row| of_policy.contains_key(&row.uid));
         self.schedules.retain(|row| of_schedule.contains_key(&row.uid));
         let runs = std::mem::take(&mut self.runs);
-        self.runs = runs.into_iter().filter(|run| self.unit_of(run).is_some()).collect();
+        self.runs = runs.into_iter().filter(|run| self.resident_of(run).is_some()).collect();
     }
 }
 

@@ -8,7 +8,7 @@ use tollgate_core::handle::release::{Release, ReleaseOutcome};
 use tollgate_core::model::{Counts, Parent, Policy, Run, RunId, RunState, Schedule};
 use tollgate_core::plan::shard_of;
 use tollgate_store::items::StoredSubmission;
-use tollgate_store::moves::{Moved, Stray, Unit, UnitKind};
+use tollgate_store::moves::{Moved, Resident, ResidentKind, Stray};
 use tollgate_store::plan::PlanWrite;
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
@@ -53,14 +53,18 @@ fn under(id: &str, policy: &Policy) -> Schedule {
     }
 }
 
-async fn units(store: &dyn Store) -> Vec<Unit> {
-    store.units_to_move(100).await.unwrap().remove(&FROM).unwrap_or_default()
+async fn residents(store: &dyn Store) -> Vec<Resident> {
+    store.residents_to_move(100).await.unwrap().remove(&FROM).unwrap_or_default()
 }
 
 async fn go(store: &dyn Store, under_way: &[UnderWay]) -> Moved {
     let lease = take(store, FROM).await;
-    let units = units(store).await;
-    store.move_units(&lease, &units, under_way, NOON_US).await.unwrap().expect("the lease is this one")
+    let residents = residents(store).await;
+    store
+        .move_residents(&lease, &residents, under_way, NOON_US)
+        .await
+        .unwrap()
+        .expect("the lease is this one")
 }
 
 /// A schedule as the shard knows it in which it lives.
@@ -107,9 +111,12 @@ async fn tree(store: &dyn Store) -> Tree {
 pub(crate) async fn a_tree_moves_with_all_that_stands_under_it(place: &Place) {
     let store = place.open().await;
     let tree = tree(&*store).await;
-    assert!(store.units_to_move(100).await.unwrap().is_empty(), "nobody has said how many are used");
+    assert!(store.residents_to_move(100).await.unwrap().is_empty(), "nobody has said how many are used");
     store.use_shards(USED, audit("shards")).await.unwrap();
-    assert_eq!(units(&*store).await, [Unit { to: tree.to, uid: tree.root.uid, kind: UnitKind::Tree }]);
+    assert_eq!(
+        residents(&*store).await,
+        [Resident { to: tree.to, uid: tree.root.uid, kind: ResidentKind::Tree }]
+    );
     let epoch = store.leases().await.unwrap()[usize::from(tree.to)].epoch;
     let cancel = |run: &Run| Message {
         id: Uuid::now_v7(),
@@ -130,7 +137,7 @@ pub(crate) async fn a_tree_moves_with_all_that_stands_under_it(place: &Place) {
     let one = |run| UnderWay { run, index: 4, attempt: 1, doubtful: false, grace_ms: 500 };
     let moved = go(&*store, &[one(tree.open.id), one(tree.over.id)]).await;
     let runs: BTreeMap<RunId, u16> = [(tree.open.id, tree.to), (tree.emitted.id, tree.to)].into();
-    assert_eq!(moved, Moved { units: 1, runs: runs.clone(), to: vec![tree.to] });
+    assert_eq!(moved, Moved { residents: 1, runs: runs.clone(), to: vec![tree.to] });
 
     let left = store.load_shard(FROM).await.unwrap();
     assert!(left.runs.is_empty() && left.tokens.is_empty() && left.policies.is_empty());
@@ -164,7 +171,7 @@ pub(crate) async fn a_tree_moves_with_all_that_stands_under_it(place: &Place) {
     assert_eq!((stored.shard, stored.generation), (Some(tree.to), 1));
     let stored = store.policy("default", "child").await.unwrap().unwrap();
     assert_eq!((stored.shard, stored.generation), (tree.to, 1));
-    assert!(units(&*store).await.is_empty(), "all is where it belongs");
+    assert!(residents(&*store).await.is_empty(), "all is where it belongs");
 }
 
 pub(crate) async fn what_has_moved_may_come_back(place: &Place) {
@@ -175,11 +182,11 @@ pub(crate) async fn what_has_moved_may_come_back(place: &Place) {
     // By the first number nothing would be here.
     store.use_shards(1, audit("shards")).await.unwrap();
     let lease = take(&*store, tree.to).await;
-    let units = store.units_to_move(100).await.unwrap().remove(&tree.to).unwrap();
-    assert_eq!(units, [Unit { to: 0, uid: tree.root.uid, kind: UnitKind::Tree }]);
-    let back = [Unit { to: FROM, ..units[0] }];
-    let moved = store.move_units(&lease, &back, &[], NOON_US).await.unwrap().unwrap();
-    assert_eq!((moved.units, moved.runs.len(), moved.to), (1, 2, vec![FROM]));
+    let residents = store.residents_to_move(100).await.unwrap().remove(&tree.to).unwrap();
+    assert_eq!(residents, [Resident { to: 0, uid: tree.root.uid, kind: ResidentKind::Tree }]);
+    let back = [Resident { to: FROM, ..residents[0] }];
+    let moved = store.move_residents(&lease, &back, &[], NOON_US).await.unwrap().unwrap();
+    assert_eq!((moved.residents, moved.runs.len(), moved.to), (1, 2, vec![FROM]));
     assert!(store.moved_homes(FROM).await.unwrap().is_empty());
     assert!(store.moved_runs(FROM, &[tree.open.id]).await.unwrap().is_empty());
     assert_eq!(store.moved_homes(tree.to).await.unwrap().len(), 3);
@@ -202,11 +209,11 @@ pub(crate) async fn what_is_on_its_way_keeps_its_policy(place: &Place) {
     // A run whose list is being fetched.
     let listing = Run { state: RunState::Listing, events: 0, ..run(&tree.schedule, FROM, NOON_US + 8) };
     commit(&*store, FROM, Changes { runs_new: vec![listing.clone()], ..Changes::default() }).await;
-    assert_eq!(go(&*store, &[]).await.units, 1, "the other one only");
+    assert_eq!(go(&*store, &[]).await.residents, 1, "the other one only");
     let end = Run { state: RunState::Cancelled, finished_us: Some(NOON_US + 9), ..listing };
     commit(&*store, FROM, Changes { runs_changed: vec![end], ..Changes::default() }).await;
-    assert_eq!(go(&*store, &[]).await.units, 1);
-    assert!(units(&*store).await.is_empty());
+    assert_eq!(go(&*store, &[]).await.residents, 1);
+    assert!(residents(&*store).await.is_empty());
 }
 
 pub(crate) async fn only_the_owner_moves_what_is_there(place: &Place) {
@@ -215,9 +222,9 @@ pub(crate) async fn only_the_owner_moves_what_is_there(place: &Place) {
     store.use_shards(USED, audit("shards")).await.unwrap();
     let former = take(&*store, FROM).await;
     take(&*store, FROM).await;
-    let all = units(&*store).await;
-    assert_eq!(store.move_units(&former, &all, &[], NOON_US).await.unwrap(), None);
-    assert_eq!(units(&*store).await, all);
+    let all = residents(&*store).await;
+    assert_eq!(store.move_residents(&former, &all, &[], NOON_US).await.unwrap(), None);
+    assert_eq!(residents(&*store).await, all);
     assert_eq!(store.load_shard(FROM).await.unwrap().runs.len(), 1);
 }
 
@@ -263,13 +270,16 @@ pub(crate) async fn schedules_go_alone_where_they_are_alone(place: &Place) {
     store.write_plan(vec![put_here(&free)]).await.unwrap();
     let own = waiting(&free, FROM, NOON_US);
     commit(&*store, FROM, Changes { runs_new: vec![own.clone()], ..Changes::default() }).await;
-    assert_eq!(go(&*store, &[]).await.units, 2);
+    assert_eq!(go(&*store, &[]).await.residents, 2);
     let to = shard_of(free.uid, USED);
     assert_eq!(store.load_shard(to).await.unwrap().runs.iter().filter(|run| run.id == own.id).count(), 1);
     let late = under("late", &tree.child);
     store.write_plan(vec![put_here(&late)]).await.unwrap();
-    assert_eq!(units(&*store).await, [Unit { to: tree.to, uid: late.uid, kind: UnitKind::LeftBehind }]);
-    assert_eq!(go(&*store, &[]).await.units, 1);
+    assert_eq!(
+        residents(&*store).await,
+        [Resident { to: tree.to, uid: late.uid, kind: ResidentKind::LeftBehind }]
+    );
+    assert_eq!(go(&*store, &[]).await.residents, 1);
     let stored = store.schedule("default", "late").await.unwrap().unwrap();
     assert_eq!(stored.shard, Some(tree.to));
     let told = store.inbox(to, 10).await.unwrap();
@@ -340,19 +350,19 @@ pub(crate) async fn what_a_shard_knows_of_a_schedule_stays(place: &Place) {
     commit(&*store, FROM, Changes { schedules: vec![elsewhere(Some(tree.to), 2)], ..Changes::default() })
         .await;
     commit(&*store, tree.to, Changes { schedules: vec![elsewhere(None, 2)], ..Changes::default() }).await;
-    assert_eq!(go(&*store, &[]).await.units, 1);
+    assert_eq!(go(&*store, &[]).await.residents, 1);
     assert_eq!(store.load_shard(tree.to).await.unwrap().schedules, [elsewhere(None, 2)]);
     // The one that it goes to has given it up before, and one of its runs goes on there: it waits for that.
     left_behind().await;
     commit(&*store, FROM, Changes { schedules: vec![elsewhere(None, 3)], ..Changes::default() }).await;
     commit(&*store, tree.to, Changes { schedules: vec![elsewhere(Some(FROM), 3)], ..Changes::default() })
         .await;
-    assert_eq!(go(&*store, &[]).await.units, 0);
+    assert_eq!(go(&*store, &[]).await.residents, 0);
     let emitted = store.emitted_runs(tree.to, i64::MIN..i64::MAX, 10).await.unwrap().runs;
     let open = store.load_shard(tree.to).await.unwrap().runs.into_iter().chain(emitted);
     let ends = open.map(|run| Run { state: RunState::Finished, finished_us: Some(NOON_US + 9), ..run });
     commit(&*store, tree.to, Changes { runs_changed: ends.collect(), ..Changes::default() }).await;
-    assert_eq!(go(&*store, &[]).await.units, 1);
+    assert_eq!(go(&*store, &[]).await.residents, 1);
     assert_eq!(store.load_shard(tree.to).await.unwrap().schedules, [elsewhere(None, 3)]);
 }
 
@@ -378,12 +388,12 @@ pub(crate) async fn submissions_are_found_where_their_runs_are(place: &Place) {
     store.submission_made(&made, NOON_US).await.unwrap();
     assert!(store.begin_submission(&open, "").await.unwrap());
     store.close_failures(FROM, &[(tree.open.id, NOON_US)]).await.unwrap();
-    assert_eq!(go(&*store, &[]).await.units, 0, "items may still come");
+    assert_eq!(go(&*store, &[]).await.residents, 0, "items may still come");
     let lease = take(&*store, FROM).await;
-    let all = units(&*store).await;
+    let all = residents(&*store).await;
     let later_us = NOON_US + 3_600_000_000;
-    let moved = store.move_units(&lease, &all, &[], later_us).await.unwrap().unwrap();
-    assert_eq!(moved.units, 1, "nobody goes on with it");
+    let moved = store.move_residents(&lease, &all, &[], later_us).await.unwrap().unwrap();
+    assert_eq!(moved.residents, 1, "nobody goes on with it");
     let shard_of = async |id| store.submission(tree.schedule.uid, id).await.unwrap().unwrap().shard;
     assert_eq!((shard_of("made").await, shard_of("open").await), (tree.to, FROM));
     let closed = format!("SELECT CAST(count(*) AS bigint) FROM closed_failures WHERE shard_id = {}", tree.to);
@@ -421,10 +431,13 @@ pub(crate) async fn what_would_take_long_goes_in_parts_or_stays(place: &Place) {
     let runs =
         vec![long(&all[0], 19_000), long(&all[1], 19_000), long(&all[2], 19_000), long(&all[3], 20_000)];
     commit(&*store, FROM, Changes { runs_new: runs, ..Changes::default() }).await;
-    assert_eq!(go(&*store, &[]).await.units, 2, "50,000 rows are enough");
-    assert_eq!(go(&*store, &[]).await.units, 1);
-    assert_eq!(go(&*store, &[]).await.units, 0, "one run is too long");
-    assert_eq!(units(&*store).await.iter().map(|unit| unit.uid).collect::<Vec<_>>(), [all[3].uid]);
+    assert_eq!(go(&*store, &[]).await.residents, 2, "50,000 rows are enough");
+    assert_eq!(go(&*store, &[]).await.residents, 1);
+    assert_eq!(go(&*store, &[]).await.residents, 0, "one run is too long");
+    assert_eq!(
+        residents(&*store).await.iter().map(|resident| resident.uid).collect::<Vec<_>>(),
+        [all[3].uid]
+    );
 }
 
 pub(crate) async fn a_run_that_is_there_already_holds_back_its_own_only(place: &Place) {
@@ -435,8 +448,11 @@ pub(crate) async fn a_run_that_is_there_already_holds_back_its_own_only(place: &
     let twin = Run { shard: to, ..runs[0].clone() };
     commit(&*store, FROM, Changes { runs_new: runs, ..Changes::default() }).await;
     commit(&*store, to, Changes { runs_new: vec![twin], ..Changes::default() }).await;
-    assert_eq!(go(&*store, &[]).await.units, 1);
-    assert_eq!(units(&*store).await.iter().map(|unit| unit.uid).collect::<Vec<_>>(), [all[0].uid]);
+    assert_eq!(go(&*store, &[]).await.residents, 1);
+    assert_eq!(
+        residents(&*store).await.iter().map(|resident| resident.uid).collect::<Vec<_>>(),
+        [all[0].uid]
+    );
 }
 
 /// Of one shard something may go to many: to some of them at once, and all in the end.

@@ -63,7 +63,7 @@ impl Owner {
         tollgate_fault_points::pass("handler.handover.after");
         tracing::debug!(shard, under_way = under_way.len(), "gave the shard up");
         shared.peers.placement_changed();
-        if moved.units > 0 {
+        if moved.residents > 0 {
             moved.to.iter().for_each(|shard| shared.peers.wake(*shard));
         }
         // Former owners report what they have begun.
@@ -79,12 +79,12 @@ impl Owner {
 
 /// Moves what is to go from the shard. An error where the lease is another one by now.
 async fn move_away(shared: &Shared, lease: &Lease, under_way: &[UnderWay]) -> Result<Moved, ()> {
-    let units = shared.moves.take(lease.shard);
-    if units.is_empty() {
+    let residents = shared.moves.take(lease.shard);
+    if residents.is_empty() {
         return Ok(Moved::default());
     }
     tollgate_fault_points::pass("handler.move.before");
-    let moved = shared.store.move_units(lease, &units, under_way, shared.clock.wall_us()).await;
+    let moved = shared.store.move_residents(lease, &residents, under_way, shared.clock.wall_us()).await;
     tollgate_fault_points::pass("handler.move.after");
     let moved = match moved {
         Ok(Some(moved)) => moved,
@@ -95,12 +95,12 @@ async fn move_away(shared: &Shared, lease: &Lease, under_way: &[UnderWay]) -> Re
             Moved::default()
         }
     };
-    shared.moves.went(lease.shard, moved.units);
-    if moved.units > 0 {
-        let (units, runs) = (moved.units, moved.runs.len());
+    shared.moves.went(lease.shard, moved.residents);
+    if moved.residents > 0 {
+        let (residents, runs) = (moved.residents, moved.runs.len());
         tracing::info!(
             shard = lease.shard,
-            units,
+            residents,
             runs,
             "policies and schedules have moved to other queue shards"
         );

@@ -176,6 +176,9 @@ impl Shared {
     /// What somebody said of an event, without its token: consumers may quote the id that they got.
     pub(super) fn without_seal(&self, (run, index): (RunId, u32), words: String) -> String {
         let behind_shard = format!("-{run}-{index}-");
+        if !words.contains(&behind_shard) {
+            return words;
+        }
         let named = words.match_indices(&behind_shard).map(|(at, _)| at);
         let mut shown = words.clone();
         // The shard of its name: two to four digits.
