@@ -337,6 +337,8 @@ impl<D: Driver> RetentionStore for D {
             pruned.other +=
                 prune_table(self.clone(), "prune_closed", sql!("prune_closed"), of, before_us).await?;
             pruned.other += prune_moved(self, shard, before_us).await?;
+            pruned.other +=
+                prune_table(self.clone(), "prune_homes", sql!("prune_homes"), of, before_us).await?;
             if prunes_specs_of(shard, shards, now_us) {
                 pruned.other += self.prune_specs(i32::from(shard), spare_us).await?;
             }

@@ -129,7 +129,8 @@ conformance! {
         only_the_owner_moves_what_is_there what_comes_late_is_handed_on_once schedules_go_alone_where_they_are_alone
         what_was_read_before_a_move_is_not_written what_a_shard_knows_of_a_schedule_stays
         submissions_are_found_where_their_runs_are what_would_take_long_goes_in_parts_or_stays
-        a_run_that_is_there_already_holds_back_its_own_only a_handover_gives_to_a_few_shards;
+        a_run_that_is_there_already_holds_back_its_own_only a_handover_gives_to_a_few_shards
+        where_things_have_gone_is_forgotten_with_the_history;
     shard: takeover_race_has_one_winner takeover_of_a_row_that_moved_fails give_up_fences_the_former_owner
         wrong_lease_is_fenced lease_from_oneself_fences_the_one_before
         failed_commit_writes_nothing commits_of_many_shards_at_once_stand_or_fall_alone members_come_and_go;

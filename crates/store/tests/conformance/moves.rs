@@ -194,6 +194,28 @@ pub(crate) async fn what_has_moved_may_come_back(place: &Place) {
     assert_eq!((here.runs.len(), here.runs[0].named_shard(), here.policies.len()), (1, FROM, 2));
 }
 
+/// Of policies and schedules when nothing so old is left; of runs when they are not there any more.
+pub(crate) async fn where_things_have_gone_is_forgotten_with_the_history(place: &Place) {
+    let store = place.open().await;
+    let tree = tree(&*store).await;
+    store.use_shards(USED, audit("shards")).await.unwrap();
+    go(&*store, &[]).await;
+    let runs = [tree.open.id, tree.emitted.id];
+    store.prune(NOON_US, NOON_US).await.unwrap();
+    assert_eq!(store.moved_homes(FROM).await.unwrap().len(), 3, "it is as young");
+    assert_eq!(store.moved_runs(FROM, &runs).await.unwrap().len(), 2);
+    store.prune(NOON_US + 1, NOON_US).await.unwrap();
+    assert!(store.moved_homes(FROM).await.unwrap().is_empty());
+    assert_eq!(store.moved_runs(FROM, &runs).await.unwrap().len(), 2, "they are open");
+    let ended = Run { state: RunState::Finished, finished_us: Some(NOON_US), ..tree.open.clone() };
+    let there = Run { shard: tree.to, born_shard: Some(FROM), ..ended };
+    commit(&*store, tree.to, Changes { runs_changed: vec![there], ..Changes::default() }).await;
+    for _ in 0..2 {
+        store.prune(NOON_US + 1, NOON_US).await.unwrap();
+    }
+    assert_eq!(store.moved_runs(FROM, &runs).await.unwrap(), [(tree.emitted.id, tree.to)].into());
+}
+
 pub(crate) async fn what_is_on_its_way_keeps_its_policy(place: &Place) {
     let store = place.open().await;
     let tree = tree(&*store).await;

@@ -34,7 +34,7 @@ const SHORT: [&str; 20] = [
 ];
 
 /// Statements that read a whole shard, or a table in the order of an index, because that is what they are for.
-const WHOLE: [&str; 23] = [
+const WHOLE: [&str; 24] = [
     "alerts_count",
     "audit_list",
     "batches_load",
@@ -48,6 +48,7 @@ const WHOLE: [&str; 23] = [
     "moves_policies",
     "news",
     "outbox_lanes",
+    "prune_homes",
     "prune_specs",
     "prune_windows",
     "runs_list_open",
