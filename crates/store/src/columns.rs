@@ -13,7 +13,7 @@
 //! | `{in uuid $1}` | `= ANY($1::uuid[])` in PostgreSQL, `IN (SELECT … FROM json_each($1))` in SQLite |
 //! | `{postgres FOR UPDATE}` | words of PostgreSQL alone: SQLite has one writer, and locks no rows |
 //! | `{sqlite INDEXED BY x}` | words of SQLite alone: PostgreSQL takes no hints |
-//! | `{runs.unnest state}` | the columns of a [`Part`] as arrays, the shard's first, from parameters of their own |
+//! | `{runs.unnest state}` | the columns of a [`Part`], and the shard's, as arrays from parameters of their own |
 
 use std::borrow::Cow;
 use std::iter::from_fn;
@@ -264,10 +264,11 @@ impl Table {
         }
     }
 
-    /// Arrays as columns, that of the shards first.
+    /// Arrays as columns, that of the shards first, unless it is one of the part's.
     fn unnest(&self, part: Part, numbers: &mut impl Iterator<Item = usize>) -> String {
         const OF_SHARD: Column = Column { name: SHARD, sql_type: i32::SQL_TYPE, group: Group::Key };
-        let columns = [&OF_SHARD].into_iter().chain(self.of(part));
+        let lacks_it = self.of(part).all(|column| column.name != SHARD);
+        let columns = lacks_it.then_some(&OF_SHARD).into_iter().chain(self.of(part));
         joined(
             columns
                 .zip(numbers)

@@ -1,7 +1,7 @@
 //! What commits of shards' owners write, in one transaction.
 //!
 //! In: commits, each with its fence, and whether the server takes [`write_at_once`]. Out: all of them written, or an
-//! error: nothing of them may be committed then. Runs that change, batches, what has not started and the done queue, of which
+//! error: nothing of them may be committed then. Runs, batches, what has not started, the done queue and messages, of which
 //! nearly every commit consists, go by one statement for all; what is rarer goes before it, a statement for each kind of row. A
 //! distributed server gets that for everything. Not here: who goes together (`crate::line`), how a transaction begins
 //! and ends (`line`).
@@ -58,18 +58,21 @@ pub(super) async fn write_at_once(
     commits: &[FencedCommit],
 ) -> Result<(), Failure> {
     let fences = || commits.iter().map(|commit| commit.fence);
-    let runs: usize = commits.iter().map(|commit| commit.rows.runs_changed.len()).sum();
+    let runs: usize = commits.iter().map(|commit| commit.rows.older_runs_changed().len()).sum();
     let query = sqlx::query(at_once(commits))
         .bind(fences().map(|fence| fence.shard).bind_iter())
         .bind(fences().map(|fence| fence.lease_id).bind_iter())
         .bind(i64::try_from(runs).unwrap_or(i64::MAX));
-    let query = with_shards(query, commits, Part::State, |rows| &rows.runs_changed);
+    let query = with_shards(query, commits, Part::State, ChangeRows::older_runs_changed);
     let query = with_part(query, commits, Part::All, |rows| &rows.batches_gone);
     let query = with_part(query, commits, Part::State, |rows| &rows.batches_changed);
     let query = with_part(query, commits, Part::All, |rows| &rows.batches_new);
     let query = with_part(query, commits, Part::All, |rows| &rows.unstarted_gone);
     let query = with_part(query, commits, Part::All, |rows| &rows.unstarted_put);
     let query = with_part(query, commits, Part::All, |rows| &rows.ended);
+    let query = with_new_runs(query, commits);
+    let query = with_part(query, commits, Part::All, |rows| &rows.inbox_new);
+    let query = with_messages_done(query, commits);
     let query = with_part(query, commits, Part::All, |rows| &rows.history);
     // All of the answer: what fails at the very end comes after the row.
     let rows = query.fetch_all(connection).await?;
@@ -85,13 +88,16 @@ pub(super) async fn write_at_once(
 type StatementPart = (&'static str, fn(&ChangeRows) -> bool);
 
 /// The parts that not every commit has.
-const PARTS: [StatementPart; 7] = [
+const PARTS: [StatementPart; 10] = [
     ("batches_gone", |rows| !rows.batches_gone.is_empty()),
     ("batches_changed", |rows| !rows.batches_changed.is_empty()),
     ("batches_new", |rows| !rows.batches_new.is_empty()),
     ("unstarted_gone", |rows| !rows.unstarted_gone.is_empty()),
     ("unstarted_put", |rows| !rows.unstarted_put.is_empty()),
     ("ended", |rows| !rows.ended.is_empty()),
+    ("runs_new", |rows| !rows.runs_new.is_empty()),
+    ("inbox_new", |rows| !rows.inbox_new.is_empty()),
+    ("inbox_done", |rows| !rows.inbox_done.is_empty()),
     ("history", |rows| !rows.history.is_empty()),
 ];
 
@@ -111,10 +117,27 @@ fn with_part<R: Row>(
     query: PostgresQuery,
     commits: &[FencedCommit],
     part: Part,
-    of: impl Fn(&ChangeRows) -> &Vec<R> + Copy,
+    of: impl Fn(&ChangeRows) -> &[R] + Copy,
 ) -> PostgresQuery {
     let has_rows = commits.iter().any(|commit| !of(&commit.rows).is_empty());
     if has_rows { with_shards(query, commits, part, of) } else { query }
+}
+
+/// Binds new runs, whose rows have their shards.
+fn with_new_runs(query: PostgresQuery, commits: &[FencedCommit]) -> PostgresQuery {
+    let rows = commits.iter().flat_map(|commit| &commit.rows.runs_new);
+    if rows.clone().next().is_none() { query } else { RunRow::bind_arrays(query, Part::All, rows) }
+}
+
+/// Binds messages that have been carried out, by their shards and ids.
+fn with_messages_done(query: PostgresQuery, commits: &[FencedCommit]) -> PostgresQuery {
+    let done = commits
+        .iter()
+        .flat_map(|commit| commit.rows.inbox_done.iter().map(|message| (commit.fence.shard, *message)));
+    let Some(_) = done.clone().next() else { return query };
+    query
+        .bind(done.clone().map(|(shard, _)| shard).bind_iter())
+        .bind(done.map(|(_, message)| message).bind_iter())
 }
 
 /// Binds rows of one kind, an array for their shards and one for each column.
@@ -122,7 +145,7 @@ fn with_shards<R: Row>(
     query: PostgresQuery,
     commits: &[FencedCommit],
     part: Part,
-    of: impl Fn(&ChangeRows) -> &Vec<R> + Copy,
+    of: impl Fn(&ChangeRows) -> &[R] + Copy,
 ) -> PostgresQuery {
     let shards =
         commits.iter().flat_map(|commit| std::iter::repeat_n(commit.fence.shard, of(&commit.rows).len()));
@@ -133,7 +156,6 @@ fn with_shards<R: Row>(
 /// What commits seldom have.
 async fn write_rest(connection: &mut PgConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
     delete(connection, sql!("runs_delete"), shard, &rows.runs_withdrawn).await?;
-    insert_runs(&mut tx(connection), &rows.runs_new).await?;
     delete_events(connection, sql!("tokens_delete"), shard, &rows.tokens_gone).await?;
     put(connection, sql!("tokens_put"), shard, &rows.tokens_put).await?;
     delete_events(connection, sql!("history_delete"), shard, &rows.history_gone).await?;
@@ -143,14 +165,12 @@ async fn write_rest(connection: &mut PgConnection, shard: i32, rows: &ChangeRows
     if let Some(pause) = &rows.pause {
         sqlx::query(both_sql!("shard_pause_write")).bind(shard).bind(pause).execute(&mut *connection).await?;
     }
-    if !rows.inbox_new.is_empty() {
-        insert_messages(&mut tx(connection), shard, &rows.inbox_new).await?;
-    }
-    delete(connection, sql!("inbox_delete"), shard, &rows.inbox_done).await
+    Ok(())
 }
 
 /// What [`write_at_once`] writes, by plain look-ups by key; what is inserted may be there already.
 async fn write_by_kind(connection: &mut PgConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
+    insert_runs(&mut tx(connection), &rows.runs_new).await?;
     if !rows.runs_changed.is_empty() {
         let query = sqlx::query(sql!("runs_update"));
         let query = RunRow::bind_arrays(query, Part::All, rows.runs_changed.iter());
@@ -162,7 +182,11 @@ async fn write_by_kind(connection: &mut PgConnection, shard: i32, rows: &ChangeR
     delete_events(connection, sql!("unstarted_delete"), shard, &rows.unstarted_gone).await?;
     put(connection, sql!("unstarted_put"), shard, &rows.unstarted_put).await?;
     put(connection, sql!("ended_insert"), shard, &rows.ended).await?;
-    put(connection, sql!("history_insert"), shard, &rows.history).await
+    put(connection, sql!("history_insert"), shard, &rows.history).await?;
+    if !rows.inbox_new.is_empty() {
+        insert_messages(&mut tx(connection), shard, &rows.inbox_new).await?;
+    }
+    delete(connection, sql!("inbox_delete"), shard, &rows.inbox_done).await
 }
 
 async fn write_plan(connection: &mut PgConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {

@@ -319,8 +319,12 @@ fn keys(events: &[(RunId, u32)]) -> Vec<EventKey> {
 pub(crate) struct ChangeRows {
     pub(crate) inbox_done: Vec<Uuid>,
     pub(crate) inbox_new: Vec<MessageRow>,
+    /// As they are by the end of the commit.
     pub(crate) runs_new: Vec<RunRow>,
+    /// First those that are not new.
     pub(crate) runs_changed: Vec<RunRow>,
+    /// How many of them are not new.
+    older: usize,
     pub(crate) runs_withdrawn: Vec<Uuid>,
     pub(crate) batches_new: Vec<BatchRecord>,
     pub(crate) batches_changed: Vec<BatchRecord>,
@@ -369,6 +373,14 @@ impl ChangeRows {
         let gone: BTreeSet<Uuid> = changes.runs_withdrawn.iter().map(|run| run.0).collect();
         let new: BTreeSet<Uuid> = changes.runs_new.iter().map(|run| run.id.0).collect();
         runs_changed.retain(|row| !gone.contains(&row.run_id) || new.contains(&row.run_id));
+        let mut runs_new = run_rows(&changes.runs_new);
+        for row in &mut runs_new {
+            if let Ok(at) = runs_changed.binary_search_by_key(&row.run_id, |changed| changed.run_id) {
+                row.clone_from(&runs_changed[at]);
+            }
+        }
+        runs_changed.sort_by_key(|row| new.contains(&row.run_id));
+        let older = runs_changed.partition_point(|row| !new.contains(&row.run_id));
         let mut unstarted_put: Vec<UnstartedRow> =
             changes.unstarted_put.iter().map(UnstartedRow::from).collect();
         last_of_each(&mut unstarted_put, |row| (row.run_id, row.first_idx));
@@ -388,8 +400,9 @@ impl ChangeRows {
         Ok(Self {
             inbox_done: changes.inbox_done.clone(),
             inbox_new: message_rows(&changes.inbox_new)?,
-            runs_new: run_rows(&changes.runs_new),
+            runs_new,
             runs_changed,
+            older,
             runs_withdrawn: changes.runs_withdrawn.iter().map(|run| run.0).collect(),
             batches_new: changes.batches_new.iter().map(BatchRecord::from).collect(),
             batches_changed: changes.batches_changed.iter().map(BatchRecord::from).collect(),
@@ -412,18 +425,24 @@ impl ChangeRows {
         })
     }
 
-    /// Whether there is more than runs that change, batches and the done queue, of which nearly every commit consists, and what
-    /// has not started.
+    /// The runs that change, without those that are new.
+    pub(crate) fn older_runs_changed(&self) -> &[RunRow] {
+        self.runs_changed.get(..self.older).unwrap_or_default()
+    }
+
+    /// Whether runs are new, or messages come or go, as where one run follows another.
+    pub(crate) fn has_orders(&self) -> bool {
+        !(self.runs_new.is_empty() && self.inbox_new.is_empty() && self.inbox_done.is_empty())
+    }
+
+    /// Whether there is more than orders, runs that change, batches and the done queue, of which nearly every commit consists,
+    /// and what has not started.
     pub(crate) fn has_rest(&self) -> bool {
-        let uids = [&self.inbox_done, &self.runs_withdrawn, &self.schedules_gone, &self.policies_gone];
+        let uids = [&self.runs_withdrawn, &self.schedules_gone, &self.policies_gone];
         let is_all = uids.iter().all(|uids| uids.is_empty())
-            && (self.runs_new.is_empty() && self.tokens_put.is_empty() && self.tokens_gone.is_empty())
-            && (self.history_gone.is_empty() && self.schedules.is_empty() && self.policies.is_empty())
-            && (self.inbox_new.is_empty()
-                && self.results.is_empty()
-                && self.skipped.is_empty()
-                && self.pause.is_none()
-                && self.policies_deleted.is_empty());
+            && (self.tokens_put.is_empty() && self.tokens_gone.is_empty() && self.history_gone.is_empty())
+            && (self.schedules.is_empty() && self.policies.is_empty() && self.policies_deleted.is_empty())
+            && (self.results.is_empty() && self.skipped.is_empty() && self.pause.is_none());
         !is_all
     }
 }

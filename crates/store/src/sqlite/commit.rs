@@ -21,7 +21,7 @@ pub(super) async fn write(
     commits: &[FencedCommit],
 ) -> Result<(), Failure> {
     tollgate_fault_points::pass("store.fence.before");
-    let has_rest = commits.iter().any(|commit| commit.rows.has_rest());
+    let has_rest = commits.iter().any(|commit| commit.rows.has_rest() || commit.rows.has_orders());
     if has_rest {
         plain::begin(connection, commits).await?;
         tollgate_fault_points::pass("store.fence.after");

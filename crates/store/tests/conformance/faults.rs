@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Executor as _};
 use tollgate_core::handle::batch::TokenBatch;
 use tollgate_core::handle::change::{Changes, Outcome, Unstarted};
-use tollgate_core::model::{Run, SkipReason, Skipped};
+use tollgate_core::model::{Run, RunId, SkipReason, Skipped};
 use tollgate_store::{CommitError, Store, StoreError};
 use uuid::Uuid;
 
@@ -265,7 +265,7 @@ async fn refuse(place: &Place) {
 /// Also where something rare goes with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_that_does_not_take_the_one_statement_gets_several() {
-    for rare in [Vec::new(), vec![Uuid::nil()]] {
+    for rare in [Vec::new(), vec![(RunId(Uuid::nil()), 0)]] {
         let place = Place::postgres().await;
         let store = place.open().await;
         let one = waiting(&schedule("one"), 5, NOON_US);
@@ -275,7 +275,7 @@ async fn server_that_does_not_take_the_one_statement_gets_several() {
         let unstarted = vec![Unstarted { run: one.id, first: 0, bits: vec![2] }];
         let all = Changes {
             runs_changed: vec![changed.clone()],
-            inbox_done: rare.clone(),
+            tokens_gone: rare.clone(),
             unstarted_put: unstarted.clone(),
             ..plain(&one)
         };
@@ -287,7 +287,7 @@ async fn server_that_does_not_take_the_one_statement_gets_several() {
         let gone = Changes {
             batches_gone: vec![(one.id, 0)],
             unstarted_gone: vec![(one.id, 0)],
-            inbox_done: rare,
+            tokens_gone: rare,
             ..Changes::default()
         };
         store.commit(&lease, &Changes { runs_changed: vec![one.clone()], ..gone }).await.unwrap();

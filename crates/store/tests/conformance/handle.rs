@@ -84,6 +84,30 @@ pub(crate) async fn existing_run_stays(place: &Place) {
     assert_eq!(load(&*store).await.runs, [one]);
 }
 
+pub(crate) async fn a_run_may_be_new_and_change_in_one_commit(place: &Place) {
+    let store = place.open().await;
+    let [one, other] = [0, 1].map(|after_us| waiting(&schedule("one"), 5, NOON_US + after_us));
+    let changed = |run: &Run| Run { state: RunState::Running, reason: "by now".to_owned(), ..run.clone() };
+    let both = |run: &Run| Changes {
+        runs_new: vec![run.clone()],
+        runs_changed: vec![changed(run)],
+        inbox_new: vec![message()],
+        ..changes()
+    };
+    let lease = commit(&*store, 5, both(&one)).await;
+    assert_eq!(load(&*store).await.runs, [changed(&one)]);
+    // Also where it is there already, and another one is not.
+    let again_one = both(&Run { events: 3, ..one.clone() });
+    let all = Changes {
+        runs_new: [again_one.runs_new.clone(), vec![other.clone()]].concat(),
+        runs_changed: [again_one.runs_changed.clone(), vec![changed(&other)]].concat(),
+        ..again_one
+    };
+    again(&*store, &lease, all).await;
+    assert_eq!(load(&*store).await.runs, [Run { events: 3, ..changed(&one) }, changed(&other)]);
+    assert_eq!(store.inbox(5, 10).await.unwrap().len(), 2);
+}
+
 pub(crate) async fn withdrawn_run_may_come_again(place: &Place) {
     let store = place.open().await;
     let one = waiting(&schedule("one"), 5, NOON_US);

@@ -178,12 +178,13 @@ async fn a_commit_finds_each_row_by_its_key() {
         let plan = commit_plan(&mut connection, &compose(text, Dialect::Postgres)).await;
         let count = |what: &str| plan.iter().filter(|line| line.contains(what)).count();
         let plan_text = || format!("{state}\n{}", plan.join("\n"));
-        // Runs that change, batches that go, batches that change, stretches that go: written where they were found.
-        assert_eq!(count("Tid Scan on"), 4, "{}", plan_text());
+        // Runs and batches that change, batches, stretches and messages that go: written where they were found.
+        assert_eq!(count("Tid Scan on"), 5, "{}", plan_text());
         // From the end, where the latest version is, and not by sorting all of them.
         assert_eq!(count("Index Scan Backward using runs_pkey"), 1, "{}", plan_text());
         assert_eq!(count("run_id <= "), 1, "{}", plan_text());
         assert_eq!(count("(first_idx = "), 3, "{}", plan_text());
+        assert_eq!(count("(message_id = "), 1, "{}", plan_text());
         assert_eq!(count("Seq Scan") + count("Join Filter") + count("Sort"), 0, "{}", plan_text());
     }
     // With some of its parts alone.
@@ -194,6 +195,9 @@ async fn a_commit_finds_each_row_by_its_key() {
         "unstarted_gone",
         "unstarted_put",
         "ended",
+        "runs_new",
+        "inbox_new",
+        "inbox_done",
         "history",
     ];
     for there in 0..1_usize << parts.len() {
@@ -211,13 +215,14 @@ async fn a_commit_finds_each_row_by_its_key() {
             usize::from(has("batches_new")),
             "{plan}"
         );
+        assert_eq!(plan.matches("Insert on runs").count(), usize::from(has("runs_new")), "{plan}");
     }
     place.remove().await;
 }
 
 /// How the statement goes that carries commits.
 async fn commit_plan(connection: &mut sqlx::PgConnection, text: &str) -> Vec<String> {
-    let parameters = (1..100).take_while(|n| text.contains(&format!("${n}::"))).count();
+    let parameters = (1..200).take_while(|n| text.contains(&format!("${n}::"))).count();
     let nulls = vec!["NULL"; parameters].join(", ");
     let prepare = format!("DEALLOCATE ALL; PREPARE at_once AS {text}");
     sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection).await.unwrap();

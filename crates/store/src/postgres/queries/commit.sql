@@ -3,8 +3,8 @@
 -- Each row is looked up by its whole key, and written at the place where it was found: the subqueries that OFFSET 0 or
 -- LIMIT 1 keeps apart leave the planner no other way, whatever the tables held when it planned. Nobody else writes
 -- these rows while the fences hold. A run is found from the end of its key's entries in the index: it changes with each
--- commit, and its old versions pile up while a snapshot is held. A batch that is there already is an error, and so is
--- an end. Parts from "-- if" to "-- end" are there for commits that have such rows: a part costs some 10 µs, with or without.
+-- commit, and its old versions pile up while a snapshot is held. What is new and there already is an error: a batch, an
+-- end, a run, a message. Parts from "-- if" to "-- end" are there for commits that have such rows: a part costs some 10 µs, with or without.
 -- Not for Citus, which refuses it.
 WITH fence AS MATERIALIZED (
     -- A lease's id is that of one shard, and was never another's.
@@ -96,6 +96,34 @@ ended AS (
     WHERE (SELECT is_written FROM verdict)
 ),
 -- end ended
+-- if runs_new
+run_new AS (
+    INSERT INTO runs ({runs})
+    SELECT {runs.unnest all}
+    WHERE (SELECT is_written FROM verdict)
+),
+-- end runs_new
+-- if inbox_new
+message_new AS (
+    INSERT INTO shard_inbox (shard_id, {shard_inbox})
+    SELECT {shard_inbox.unnest all}
+    WHERE (SELECT is_written FROM verdict)
+),
+-- end inbox_new
+-- if inbox_done
+message_done AS (
+    DELETE FROM shard_inbox
+    WHERE (SELECT is_written FROM verdict) AND ctid = ANY (ARRAY(
+        SELECT found.place
+        FROM (SELECT {shard_inbox.unnest key}) AS old
+        CROSS JOIN LATERAL (
+            SELECT ctid AS place FROM shard_inbox
+            WHERE shard_id = old.shard_id AND message_id = old.message_id
+            OFFSET 0
+        ) AS found
+    ))
+),
+-- end inbox_done
 -- if history
 ended_otherwise AS (
     INSERT INTO event_history (shard_id, {event_history})
