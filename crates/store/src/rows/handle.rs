@@ -324,7 +324,7 @@ pub(crate) struct ChangeRows {
     /// First those that are not new.
     pub(crate) runs_changed: Vec<RunRow>,
     /// How many of them are not new.
-    older: usize,
+    pub(crate) older: usize,
     pub(crate) runs_withdrawn: Vec<Uuid>,
     pub(crate) batches_new: Vec<BatchRecord>,
     pub(crate) batches_changed: Vec<BatchRecord>,
