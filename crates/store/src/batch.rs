@@ -305,11 +305,15 @@ pub(crate) fn judge_homes<'a>(
         if let (Some(shard), Some(now)) = (shard, found.get(uid))
             && i32::from(*shard) != *now
         {
-            let what = format!("{what} has moved to another queue shard meanwhile");
-            return Err(StoreError::Conflict { what });
+            return Err(has_moved(what));
         }
     }
     Ok(())
+}
+
+/// What was read says that something lives where it does no more.
+pub(crate) fn has_moved(what: &str) -> StoreError {
+    StoreError::Conflict { what: format!("{what} has moved to another queue shard meanwhile") }
 }
 
 /// Whether all schedules that follow exist: those `found` do.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{Ask, Engine, Tx, sql};
 use crate::StoreError;
-use crate::batch::USERS_NAMED;
+use crate::batch::{USERS_NAMED, has_moved};
 use crate::failure::Failure;
 use crate::rows::{PolicyRow, ShardPolicyRow};
 
@@ -33,8 +33,12 @@ pub(super) async fn place_of<'p, DB: Engine>(
     let above = policy.parent.as_deref();
     if let Some(parent) = above {
         let held: Vec<(Uuid, i64, i32)> = tx.rows(Ask::new(sql!("policies_lock")).bind(parent.uid)).await?;
-        if held.is_empty() {
+        let Some((_, _, shard)) = held.first() else {
             return Err(refused("parent", &parent.id, "a policy that exists").into());
+        };
+        // A new one is made to live where the one above did when it was read.
+        if !is_stored && *shard != i32::from(policy.shard) {
+            return Err(has_moved(&format!("policy {:?}", parent.id)).into());
         }
     }
     let before = if is_stored { by_uid(tx, policy.uid).await? } else { None };
