@@ -396,6 +396,12 @@ mod tests {
             "unnest($3::int[]) AS shard_id, unnest($4::uuid[]) AS run_id, unnest($5::text[]) AS state, \
              unnest($6::bytea[]) AS gone"
         );
+        // Where the shard's is one of the part's, it is there once.
+        assert!(
+            table
+                .unnest(Part::All, &mut (1..))
+                .starts_with("unnest($1::int[]) AS shard_id, unnest($2::uuid[])")
+        );
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub(crate) struct FencedCommit {
 
 /// One of the runs that change is not there.
 pub(crate) fn no_such_run(commits: &[FencedCommit]) -> StoreError {
-    let runs = commits.iter().flat_map(|commit| &commit.rows.runs_changed);
+    let runs = commits.iter().flat_map(|commit| commit.rows.older_runs_changed());
     let runs: Vec<Uuid> = runs.map(|run| run.run_id).collect();
     StoreError::Internal(format!("one of the runs {runs:?} is not there"))
 }

@@ -1,6 +1,6 @@
 //! Decides how one policy is made, changed, paused and deleted.
 //!
-//! Invariant: a policy's queue shard is chosen with its uid, or is that of the policy above it, and never changes.
+//! Invariant: a policy's queue shard is chosen with its uid, or is that of the policy above it; here it never changes.
 
 use prost_types::FieldMask;
 use tollgate_core::model::{Pause, Policy};
@@ -19,7 +19,7 @@ use crate::parents::Known;
 use crate::revisions::{Numbered, Revised};
 use crate::warnings::namespace_new;
 use tollgate_service::actor::Caller;
-use tollgate_service::status::{status, status_of_create};
+use tollgate_service::status::status;
 
 impl ScheduleMaster {
     pub(crate) async fn create_policy(
@@ -33,24 +33,45 @@ impl ScheduleMaster {
         let name = names::to_create(&namespace, "policies", given.0, given.1)?;
         let wanted =
             policy::to_core(&message, &name, None).map_err(|errors| field::invalid_argument(&errors))?;
-        if self.store().policy(&name.namespace, &name.id).await.map_err(status)?.is_some() {
-            let taken = names::of_policy(&name.namespace, &name.id);
-            return Err(Status::already_exists(format!("{taken} exists already")));
-        }
         let is_new = self.is_new(&name.namespace).await;
-        let wanted = self.with_parent(wanted, &message, None, &mut Known::new()).await??;
-        let deed = Deed { at_us: self.now_us(), actor, action: "create" };
-        let (made, change) = self.put_policy(None, wanted, &deed);
-        if request.validate_only {
-            self.rehearse(&change).await?;
-        } else {
-            self.admit_writes(&name.namespace, 1)?;
-            self.commit(&[&change]).await.map_err(status_of_create)?;
-        }
+        let mut try_number = 1;
+        let made = loop {
+            // Somebody else was faster: with its name, which the next try says, or its tree has moved to another queue shard.
+            let made = self.policy_once(&message, wanted.clone(), actor.clone(), request.validate_only).await;
+            match made {
+                Err(failed) if again(try_number, &failed) => try_number += 1,
+                done => break done?,
+            }
+        };
         let mut warnings: Vec<v1::Warning> =
             is_new.then(|| namespace_new(&name.namespace)).into_iter().collect();
         warnings.extend(self.policy_warnings(&made).await);
         Ok(v1::Policy { warnings, ..policy::to_message(&made) })
+    }
+
+    /// Makes it of what is stored now.
+    async fn policy_once(
+        &self,
+        message: &v1::Policy,
+        wanted: Policy,
+        actor: Caller,
+        validate_only: bool,
+    ) -> Result<Policy, Status> {
+        let (namespace, id) = (wanted.namespace.clone(), wanted.id.clone());
+        if self.store().policy(&namespace, &id).await.map_err(status)?.is_some() {
+            let taken = names::of_policy(&namespace, &id);
+            return Err(Status::already_exists(format!("{taken} exists already")));
+        }
+        let wanted = self.with_parent(wanted, message, None, &mut Known::new()).await??;
+        let deed = Deed { at_us: self.now_us(), actor, action: "create" };
+        let (made, change) = self.put_policy(None, wanted, &deed);
+        if validate_only {
+            self.rehearse(&change).await?;
+        } else {
+            self.admit_writes(&namespace, 1)?;
+            self.commit(&[&change]).await.map_err(status)?;
+        }
+        Ok(made)
     }
 
     pub(crate) async fn get_policy(&self, request: v1::GetPolicyRequest) -> Result<v1::Policy, Status> {

@@ -397,9 +397,15 @@ impl ChangeRows {
         let mut policies = changes.policies.iter().map(policy_body).collect::<Result<Vec<_>, _>>()?;
         last_of_each(&mut policies, |row| row.policy_uid);
         let (ended, history) = pack(&changes.history);
+        // A message that comes and goes in one commit is gone: one statement does not see what it has written itself.
+        let mut inbox_new = message_rows(&changes.inbox_new)?;
+        if !inbox_new.is_empty() {
+            let done: BTreeSet<&Uuid> = changes.inbox_done.iter().collect();
+            inbox_new.retain(|row| !done.contains(&row.message_id));
+        }
         Ok(Self {
             inbox_done: changes.inbox_done.clone(),
-            inbox_new: message_rows(&changes.inbox_new)?,
+            inbox_new,
             runs_new,
             runs_changed,
             older,
@@ -436,14 +442,16 @@ impl ChangeRows {
     }
 
     /// Whether there is more than orders, runs that change, batches and the done queue, of which nearly every commit consists,
-    /// and what has not started.
+    /// and what has not started. An order that changes runs counts as such: the items of one may be handed over by somebody else
+    /// in this moment, and what was read behind the fence shows that.
     pub(crate) fn has_rest(&self) -> bool {
+        let is_order = !self.inbox_done.is_empty() && self.older > 0;
         let uids = [&self.runs_withdrawn, &self.schedules_gone, &self.policies_gone];
         let is_all = uids.iter().all(|uids| uids.is_empty())
             && (self.tokens_put.is_empty() && self.tokens_gone.is_empty() && self.history_gone.is_empty())
             && (self.schedules.is_empty() && self.policies.is_empty() && self.policies_deleted.is_empty())
             && (self.results.is_empty() && self.skipped.is_empty() && self.pause.is_none());
-        !is_all
+        is_order || !is_all
     }
 }
 

@@ -230,6 +230,55 @@ pub(crate) async fn plain_commits_of_many_shards_at_once_stand_or_fall_alone(pla
     }
 }
 
+/// Runs that are made, and messages that come and go, of many shards: each gets its own.
+pub(crate) async fn new_rows_of_many_shards_at_once_stand_or_fall_alone(place: &Place) {
+    const STALE: u16 = 7;
+    const MADE_ALREADY: u16 = 12;
+    const TOLD_ALREADY: u16 = 13;
+    let store = place.open().await;
+    let mut owners = Vec::new();
+    for shard in 0..20 {
+        let [old, new] = [0, 1_000].map(|after_us| waiting(&schedule("one"), shard, NOON_US + after_us));
+        let told = message();
+        let before =
+            Changes { runs_new: vec![old.clone()], inbox_new: vec![told.clone()], ..Changes::default() };
+        owners.push((commit(&*store, shard, before).await, old, new, told));
+    }
+    take(&*store, STALE).await;
+    let changed = |run: &Run| Run { reason: "by now".to_owned(), ..run.clone() };
+    let commits = owners.iter().map(async |(lease, old, new, told)| {
+        let mut changes =
+            Changes { runs_new: vec![new.clone()], inbox_new: vec![message()], ..Changes::default() };
+        match lease.shard {
+            MADE_ALREADY => {
+                changes.runs_new.push(old.clone());
+                changes.runs_changed.push(changed(old));
+            }
+            TOLD_ALREADY => changes.inbox_new.push(told.clone()),
+            _ => changes.inbox_done.push(told.id),
+        }
+        (store.commit(lease, &changes).await, changes)
+    });
+    let done = futures::future::join_all(commits).await;
+    for ((done, changes), (lease, old, new, told)) in done.into_iter().zip(&owners) {
+        let shard = lease.shard;
+        let mut inbox = store.inbox(shard, 10).await.unwrap();
+        inbox.sort_by_key(|message| message.id);
+        let runs = store.load_shard(shard).await.unwrap().runs;
+        if shard == STALE {
+            assert!(matches!(done, Err(CommitError::Fenced)), "{done:?}");
+            assert_eq!((runs, inbox), (vec![old.clone()], vec![told.clone()]), "nothing of it");
+            continue;
+        }
+        done.unwrap();
+        let old = if shard == MADE_ALREADY { changed(old) } else { old.clone() };
+        assert_eq!(runs, [old, new.clone()], "shard {shard}");
+        let stays = [MADE_ALREADY, TOLD_ALREADY].contains(&shard);
+        let told = stays.then_some(told).into_iter().chain([&changes.inbox_new[0]]);
+        assert_eq!(inbox, told.cloned().collect::<Vec<_>>(), "shard {shard}");
+    }
+}
+
 pub(crate) async fn plain_commit_of_a_run_that_is_not_there_writes_nothing(place: &Place) {
     let store = place.open().await;
     let one = waiting(&schedule("one"), 5, NOON_US);

@@ -10,7 +10,7 @@ use tollgate_store::{CommitError, Store, StoreError};
 use uuid::Uuid;
 
 use super::place::Place;
-use super::samples::{NOON_US, commit, ended, schedule, skipped, take, waiting};
+use super::samples::{NOON_US, commit, ended, message, schedule, skipped, take, waiting};
 
 fn changes() -> Changes {
     let one = schedule("one");
@@ -257,7 +257,8 @@ async fn refuse(place: &Place) {
                  END IF;
                  RETURN NULL; END $$;
              CREATE TRIGGER refuse AFTER INSERT ON token_batches FOR EACH ROW EXECUTE FUNCTION refuse();
-             CREATE TRIGGER refuse AFTER UPDATE ON runs FOR EACH ROW EXECUTE FUNCTION refuse()",
+             CREATE TRIGGER refuse AFTER INSERT OR UPDATE ON runs FOR EACH ROW EXECUTE FUNCTION refuse();
+             CREATE TRIGGER refuse AFTER INSERT OR DELETE ON shard_inbox FOR EACH ROW EXECUTE FUNCTION refuse()",
         )
         .await;
 }
@@ -273,7 +274,10 @@ async fn server_that_does_not_take_the_one_statement_gets_several() {
         refuse(&place).await;
         let changed = Run { reason: "by kind".to_owned(), sorted_to: Some(2), ..one.clone() };
         let unstarted = vec![Unstarted { run: one.id, first: 0, bits: vec![2] }];
+        let (made, told) = (waiting(&schedule("two"), 5, NOON_US + 1_000), message());
         let all = Changes {
+            runs_new: vec![made.clone()],
+            inbox_new: vec![told.clone()],
             runs_changed: vec![changed.clone()],
             tokens_gone: rare.clone(),
             unstarted_put: unstarted.clone(),
@@ -282,17 +286,20 @@ async fn server_that_does_not_take_the_one_statement_gets_several() {
         store.commit(&lease, &all).await.unwrap();
         let loaded = store.load_shard(5).await.unwrap();
         assert_eq!(loaded.unstarted, unstarted);
-        assert_eq!((loaded.batches.len(), loaded.runs), (1, vec![changed]), "it is written");
+        assert_eq!((loaded.batches.len(), loaded.runs), (1, vec![changed, made.clone()]), "it is written");
+        assert_eq!(store.inbox(5, 10).await.unwrap(), std::slice::from_ref(&told));
         assert_eq!(store.history(5, one.id, 0, None, 10).await.unwrap().len(), 1);
         let gone = Changes {
             batches_gone: vec![(one.id, 0)],
             unstarted_gone: vec![(one.id, 0)],
+            inbox_done: vec![told.id],
             tokens_gone: rare,
             ..Changes::default()
         };
         store.commit(&lease, &Changes { runs_changed: vec![one.clone()], ..gone }).await.unwrap();
         let loaded = store.load_shard(5).await.unwrap();
-        assert_eq!((loaded.batches.len(), loaded.runs), (0, vec![one]));
+        assert_eq!((loaded.batches.len(), loaded.runs), (0, vec![one, made]));
+        assert!(store.inbox(5, 10).await.unwrap().is_empty());
         assert_eq!(place.number("SELECT last_value FROM refused").await, 1, "it is not tried again");
         place.remove().await;
     }

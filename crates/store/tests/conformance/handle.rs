@@ -86,7 +86,7 @@ pub(crate) async fn existing_run_stays(place: &Place) {
 
 pub(crate) async fn a_run_may_be_new_and_change_in_one_commit(place: &Place) {
     let store = place.open().await;
-    let [one, other] = [0, 1].map(|after_us| waiting(&schedule("one"), 5, NOON_US + after_us));
+    let [one, other] = [0, 1_000].map(|after_us| waiting(&schedule("one"), 5, NOON_US + after_us));
     let changed = |run: &Run| Run { state: RunState::Running, reason: "by now".to_owned(), ..run.clone() };
     let both = |run: &Run| Changes {
         runs_new: vec![run.clone()],

@@ -95,7 +95,8 @@ conformance! {
         policies_are_told_as_schedules_are;
     batches: batches_round_trip plain_commit_writes_runs_and_ends plain_commit_is_fenced commit_of_runs_alone_is_fenced
         plain_commit_of_a_run_that_is_not_there_writes_nothing
-        plain_commits_of_many_shards_at_once_stand_or_fall_alone plain_commit_of_many_rows_writes_each_column
+        plain_commits_of_many_shards_at_once_stand_or_fall_alone
+        new_rows_of_many_shards_at_once_stand_or_fall_alone plain_commit_of_many_rows_writes_each_column
         events_are_listed_from_batches_and_rows an_event_that_moves_is_always_listed
         a_list_reads_no_further_than_it_must corrupt_batches_are_named_and_count;
     corrupt: corrupt_batch_is_what_is_nowhere_else corrupt_batch_is_repaired_by_its_next_change

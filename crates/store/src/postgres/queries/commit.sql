@@ -1,11 +1,11 @@
 -- commit: what nearly every commit of an owner writes, for one shard or several, and their fences: all of it, or nothing where a
--- fence lets nothing through or a run is not there. $3: how many runs there are.
+-- fence lets nothing through or a run is not there. $3: how many runs change that are not new.
 -- Each row is looked up by its whole key, and written at the place where it was found: the subqueries that OFFSET 0 or
 -- LIMIT 1 keeps apart leave the planner no other way, whatever the tables held when it planned. Nobody else writes
 -- these rows while the fences hold. A run is found from the end of its key's entries in the index: it changes with each
 -- commit, and its old versions pile up while a snapshot is held. What is new and there already is an error: a batch, an
--- end, a run, a message. Parts from "-- if" to "-- end" are there for commits that have such rows: a part costs some 10 µs, with or without.
--- Not for Citus, which refuses it.
+-- end, a run, a message. Parts from "-- if" to "-- end" are there for commits that have such rows: a part costs some 10 µs,
+-- with or without. Not for Citus, which refuses it.
 WITH fence AS MATERIALIZED (
     -- A lease's id is that of one shard, and was never another's.
     SELECT shard_id FROM queue_shards
