@@ -7,6 +7,7 @@ mod alert;
 mod attempt;
 mod batch;
 mod calendar;
+mod change;
 mod done;
 mod emit;
 mod ended;
@@ -32,6 +33,7 @@ pub(crate) use alert::{AlertNew, AlertRow, AlertStateRow};
 pub(crate) use attempt::AttemptRecord;
 pub(crate) use batch::{BatchRecord, batches_from, batches_limit, tokens_of};
 pub(crate) use calendar::{CalendarNew, CalendarRow, HeldRow, LinkRow, RewrittenRow, UsersRow};
+pub(crate) use change::{ChangeRows, policy_body};
 pub(crate) use done::{DoneRow, done_page};
 pub(crate) use emit::{
     ClaimRow, FrontierRow, ScanRow, TaskKey, TaskRow, WindowRecord, in_task_order, range_rows, scan_ranges,
@@ -39,9 +41,8 @@ pub(crate) use emit::{
 };
 pub(crate) use ended::{EndedPage, EndedRecord, SPAN};
 pub(crate) use handle::{
-    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, PolicyBody, ScheduleBody,
-    ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, pause, policy_body,
-    read_spec,
+    BodyRow, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, PolicyBody, ScheduleBody,
+    ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, pause, read_spec,
 };
 pub(crate) use items::{ItemPageRow, SubmissionRow, stored_items, take_payload, with_payload};
 pub(crate) use key::KeyRecord;

@@ -136,7 +136,8 @@ conformance! {
         wrong_lease_is_fenced lease_from_oneself_fences_the_one_before
         failed_commit_writes_nothing commits_of_many_shards_at_once_stand_or_fall_alone members_come_and_go;
     handle: runs_round_trip run_changes_round_trip existing_run_stays withdrawn_run_may_come_again
-        a_run_may_be_new_and_change_in_one_commit change_does_not_bring_a_withdrawn_run_back tokens_round_trip tokens_go_by_whole_key
+        a_run_may_be_new_and_change_in_one_commit change_does_not_bring_a_withdrawn_run_back
+        tokens_round_trip tokens_go_by_whole_key
         schedules_and_policies_round_trip pause_round_trips specs_come_with_runs_and_not_with_schedules
         emitted_runs_come_by_launch shards_with_news_are_those_with_something_to_read
         unreadable_runs_are_set_aside_and_found_again corrupt_run_is_left_out
