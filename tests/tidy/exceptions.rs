@@ -23,11 +23,6 @@ pub(crate) const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "crates/store",
         "`columns` fills in the tables that `rows` lists, and makes each row by its macro",
     ),
-    (
-        "circle",
-        "crates/store: rows",
-        "an event's row may stand in its batch, and a batch has its events' rows",
-    ),
     ("circle", "loadtest", "a report is printed by its run, of which it has the parts"),
     ("circle", "loadtest: run", "a round has a meter, which is told of rounds"),
     (
