@@ -56,6 +56,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FLAGS", default_value = "", allow_hyphen_values = true)]
     serve: String,
 
+    /// Processes of the service that share the queue shards, on PostgreSQL
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    processes: u32,
+
     /// What goes to PostgreSQL and back takes so much longer, in microseconds
     #[arg(long, value_name = "N", default_value_t = 0)]
     network_us: u64,
@@ -170,12 +174,14 @@ fn adapt(scenario: &mut Scenario, args: &RunArgs) -> anyhow::Result<()> {
 }
 
 async fn carry_out(scenario: Scenario, program: &Path, args: &RunArgs) -> anyhow::Result<Report> {
+    ensure!(args.processes == 1 || args.store != "sqlite", "--processes: SQLite has one process");
     let database = Database::new(&args.store, args.far()).await?;
     let service = Service::start(program, &database.url(), &scenario.serve).await?;
     let sink = Sink::start(&scenario.lanes(), service.url())?;
     let mut report = Report::new(&scenario, database.kind());
     report::print_head(&report)?;
     let mut stage = Stage { service, others: Vec::new(), sink, database, crowd: None };
+    stage.fill_up(args.processes, program, &scenario.serve).await?;
     stage.warm_up(&scenario).await?;
     for round in 1..=scenario.rounds {
         let mut rows: Vec<Row> = Vec::new();

@@ -67,12 +67,7 @@ async fn prepare_and_work(
     stage.service = Service::start(program, &url, &scenario.serve).await?;
     taken_in(&stage.service, point.waiting).await?;
     line.start_s = Some(start.elapsed().as_secs_f64());
-    if point.processes > 1 {
-        for _ in 1..point.processes {
-            stage.others.push(Service::launch(program, &url, &scenario.serve).await?);
-        }
-        stage.service.divided(stage.others.len() + 1).await?;
-    }
+    stage.fill_up(point.processes, program, &scenario.serve).await?;
     work(stage, scenario, &mut line).await?;
     Ok(line)
 }

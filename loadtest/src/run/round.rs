@@ -1,5 +1,6 @@
 //! One round of one variant, or of the yardstick.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -57,6 +58,20 @@ impl Stage {
     /// All processes of the service.
     pub(crate) fn pids(&self) -> Vec<u32> {
         std::iter::once(&self.service).chain(&self.others).map(|service| service.pid()).collect()
+    }
+
+    /// Starts more processes, until there are so many, and waits until they have divided the queue shards among themselves.
+    pub(crate) async fn fill_up(
+        &mut self,
+        processes: u32,
+        program: &Path,
+        flags: &[String],
+    ) -> anyhow::Result<()> {
+        let processes = usize::try_from(processes)?;
+        while self.others.len() + 1 < processes {
+            self.others.push(Service::launch(program, &self.database.url(), flags).await?);
+        }
+        if self.others.is_empty() { Ok(()) } else { self.service.divided(processes).await }
     }
 
     /// Runs a little of the first variant and of the yardstick.
