@@ -10,8 +10,8 @@ use tollgate_proto::v1::work_request::Message as Say;
 use tollgate_proto::v1::worker_service_client::WorkerServiceClient;
 use tollgate_proto::v1::{
     AcquireEventsRequest, AcquireEventsResponse, ExplainEventRequest, ExtendTokenRequest,
-    ListTroublesRequest, ListWorkersRequest, PullTarget, ReasonCode, ReleaseTokenRequest, Schedule, Target,
-    TriggerScheduleRequest, Trouble, TroubleSeverity, WorkRequest, WorkerHello,
+    ListTroublesRequest, ListWorkersRequest, PullTarget, ReasonCode, ReleaseMode, ReleaseTokenRequest,
+    Schedule, Target, TriggerScheduleRequest, Trouble, TroubleSeverity, WorkRequest, WorkerHello,
 };
 use tonic::Code;
 use tonic::transport::Channel;
@@ -120,6 +120,31 @@ async fn what_nobody_is_able_to_do_is_a_trouble_until_somebody_is(kind: Kind) {
         service.handler().release_token(request).await.unwrap();
     }
     service.finished("frames", 1).await;
+    service.stop().await;
+}
+
+/// A worker that polls is seen only while it does: while it is at work, others wait for it, and that is no trouble.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_polls_is_able_while_it_is_at_work() {
+    let database = Database::new(Kind::Sqlite).await;
+    let service = Service::start(&database).await;
+    service.create_policy("p", policy(5)).await.unwrap();
+    // Its own kind of target is released by itself: nothing says then that somebody is at work.
+    for (id, release) in [("held", ReleaseMode::Explicit), ("taken", ReleaseMode::OnResponse)] {
+        let mut schedule = frames(3, &[id]);
+        schedule.target.as_mut().unwrap().release = release.into();
+        triggered(&service, id, schedule).await;
+        assert_eq!(acquire(&service, &[id], 1, 20).await.events.len(), 1);
+    }
+    tokio::time::sleep(Duration::from_secs(13)).await;
+    assert_eq!(no_worker(&service).await, None);
+    for id in ["held", "taken"] {
+        let run = service.first_run(id).await;
+        let name = service.events(&run.name).await.pop().unwrap().name;
+        let why = service.handler().explain_event(ExplainEventRequest { name }).await.unwrap().into_inner();
+        let reason = why.reasons.iter().find(|reason| reason.code() == ReasonCode::NoRoom).unwrap();
+        assert!(reason.message.contains("has room"), "{reason:?}");
+    }
     service.stop().await;
 }
 

@@ -4,6 +4,7 @@
 //! room: the owner of its queue shard asks the [`desk`] for room, takes the token, commits, and only then hands the event over.
 //! Workers may be connected to any process: what they have to spare, [`elsewhere`] lends to owners in other processes.
 
+mod away;
 mod book;
 mod desk;
 mod elsewhere;

@@ -1,15 +1,19 @@
 //! Which schedules wait for workers that nobody has, for [`crate::trouble`].
 //!
 //! In: the pools that no worker is able to do, which the shard cannot know. Out: the schedules of which something waits for room
-//! of them. Read from memory when somebody asks, in time in proportion to the launched runs; nothing is kept for it.
+//! of them. Where a consumer has an event of a pool and gives signs of life, somebody is able: it may be one that polls, and asks
+//! for more when it is done. Read from memory when somebody asks, in time in proportion to the launched runs and, where there are
+//! such pools, to the events that hold tokens; nothing is kept for it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
+use super::ledger::Phase;
+use super::live::LiveToken;
 use super::shard::Shard;
-use crate::model::{Now, SECOND_US};
+use crate::model::{Now, RunId, SECOND_US};
 use crate::trouble::{Sight, Unserved};
 
 /// How many schedules are told of: those with the most that waits.
@@ -23,6 +27,7 @@ impl Shard {
     /// is new, nobody knows that of the others.
     pub fn see_unserved(&self, sight: &mut Sight, pools: &BTreeSet<u128>, now: Now) {
         let is_new = now.mono_us.saturating_sub(self.since_us) < UNKNOWN_US;
+        let served = if pools.is_empty() { BTreeSet::new() } else { self.pools_at_work() };
         let mut found: BTreeMap<(Uuid, u128), Unserved> = BTreeMap::new();
         for run in self.ledger.runs.all().filter(|run| run.launched) {
             let Some(pool) = run.pool() else { continue };
@@ -31,7 +36,7 @@ impl Shard {
             if !lacks && again == 0 {
                 continue;
             }
-            if !pools.contains(&pool) {
+            if !pools.contains(&pool) || served.contains(&pool) {
                 sight.settling |= is_new;
                 continue;
             }
@@ -54,5 +59,13 @@ impl Shard {
         sight.incomplete |= sight.unserved.len() > UNSERVED_MAX;
         sight.unserved.sort_by_key(|unserved| Reverse(unserved.waiting + unserved.again));
         sight.unserved.truncate(UNSERVED_MAX);
+    }
+
+    /// Pools of which a consumer has an event that it is not silent about.
+    fn pools_at_work(&self) -> BTreeSet<u128> {
+        let held = |token: &LiveToken| token.phase() == Phase::Held { suspect: false };
+        let runs: BTreeSet<RunId> =
+            self.ledger.tokens.all().filter(|(_, token)| held(token)).map(|((run, _), _)| run).collect();
+        runs.iter().filter_map(|run| self.ledger.runs.get(run)?.pool()).collect()
     }
 }

@@ -1,5 +1,7 @@
 //! Events that workers pull: none takes a token before a worker has room for it, and no room is kept from anybody.
 
+use std::collections::BTreeSet;
+
 use tollgate_core::expected_end::Expected;
 use tollgate_core::handle::control::Control;
 use tollgate_core::handle::release::{Release, ReleaseOutcome};
@@ -303,4 +305,25 @@ fn what_falls_due_in_a_moment_takes_room_a_moment_ahead() {
     assert_eq!((world.take_sends().len(), world.room[ANY], world.held(&p)), (0, 0, 2));
     world.sleep_us(1);
     assert_eq!(world.take_sends().len(), 2);
+}
+
+#[test]
+fn who_has_an_event_and_gives_signs_of_life_is_able_to_do_the_others() {
+    let p = policy(1, at_most(5));
+    let mut world = World::with_policy(&p);
+    let s = pulled(10, Some(&p), &["gpu"]);
+    world.emit(run(&s, START_US, 3), &s);
+    let pools: BTreeSet<u128> = world.asked.keys().copied().collect();
+    let unserved = |world: &World| {
+        let mut sight = world.shard.sight(world.now);
+        world.shard.see_unserved(&mut sight, &pools, world.now);
+        sight.unserved.iter().map(|unserved| unserved.waiting).collect::<Vec<_>>()
+    };
+    assert_eq!(unserved(&world), [3]);
+    world.room_comes(GPU, 1);
+    assert_eq!(unserved(&world), [2], "nobody has accepted it");
+    world.accept_all();
+    assert!(unserved(&world).is_empty());
+    world.sleep_us(60 * SECOND_US + 1);
+    assert_eq!(unserved(&world), [2], "it has been silent for too long");
 }

@@ -16,6 +16,7 @@ use tollgate_core::handle::RoomAsk;
 use tollgate_core::model::{Now, PullTarget};
 use tollgate_proto::v1;
 
+use super::away::Away;
 use super::book::{Asker, Book, Given, PoolOf, QueueKey, WorkerId};
 use super::elsewhere::{Elsewhere, Lent};
 use super::handing::{Handed, Outcome, Way};
@@ -35,6 +36,7 @@ pub(super) struct State {
     pub(super) sessions: HashMap<WorkerId, Session>,
     pub(super) by_namespace: BTreeMap<Arc<str>, usize>,
     pub(super) pools: HashMap<u128, PoolOf>,
+    pub(super) away: Away,
     /// Room that owners have and no event has yet.
     units: BTreeMap<(u128, u16), VecDeque<Place>>,
     /// Calls of other processes that wait for room.
@@ -271,9 +273,11 @@ impl Desk {
         self.free(Place::Here(worker));
     }
 
-    /// Whether a worker of this process is able to do events of a pool.
+    /// Whether a worker of this process is able to do events of a pool, or one that polled it and is at work.
     pub(super) fn is_able(&self, of: &PoolOf) -> bool {
-        self.state().book.is_able(&of.queue, &of.requires)
+        let (now_us, state) = (self.now_us(), self.state());
+        let until_us = state.away.until_us(&of.queue, &of.requires);
+        state.book.is_able(&of.queue, &of.requires) || until_us.is_some_and(|until_us| until_us > now_us)
     }
 
     /// What events of a pool need that something waits for here.

@@ -29,8 +29,13 @@ impl Desk {
         let now = self.now();
         let until_us = now.mono_us - for_us;
         let state = self.state();
+        // One that polls and is at work may come again.
+        let known_us = |of: &PoolOf| {
+            let away = state.away.until_us(&of.queue, &of.requires);
+            away.map_or(of.known_us, |until_us| until_us.max(of.known_us))
+        };
         let is_unable = |(pool, of): &(&u128, &PoolOf)| {
-            of.known_us <= until_us
+            known_us(of) <= until_us
                 && state.book.lacking(**pool, &of.queue) > 0
                 && !state.book.is_able(&of.queue, &of.requires)
         };
@@ -38,7 +43,7 @@ impl Desk {
             let lack = state.book.lack(&of.queue, &of.requires);
             let lack = self.elsewhere().lack(*pool).iter().fold(lack, Lack::and);
             let words = lack.words(&of.queue.queue, &of.requires);
-            (*pool, Unable { since_us: now.wall_us - (now.mono_us - of.known_us), words })
+            (*pool, Unable { since_us: now.wall_us - (now.mono_us - known_us(of)), words })
         });
         unable.collect()
     }
