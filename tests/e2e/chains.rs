@@ -12,6 +12,8 @@ use tollgate_proto::v1::{
 };
 use tonic::Code;
 
+use crate::metrics::page;
+
 fn manual(consumer: &Consumer, events: u32) -> Schedule {
     Schedule {
         events: Some(events),
@@ -69,6 +71,54 @@ async fn runs_follow_one_another(kind: Kind) {
     let told = cli.ok(&["why", "--schedule", "report"]);
     assert!(told.contains("; it follows work") && told.contains("; it follows list"), "{told}");
     assert!(told.contains("no run goes on in its chain"), "{told}");
+    service.stop().await;
+}
+
+/// Who looks at the last step sees at which one the chain stands, and why.
+async fn what_blocks_a_chain_is_told_at_its_end(kind: Kind) {
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    let consumer = Consumer::start(service.link(), Releases::Unary, |arrival| match &*arrival.schedule {
+        "list" => Conduct::keep(),
+        _ => Conduct::work(0..1),
+    })
+    .await;
+    service.create_policy("p", policy(1)).await.unwrap();
+    service.create_schedule("report", manual(&consumer, 1)).await.unwrap();
+    for (id, next) in [("work", "report"), ("list", "work")] {
+        let schedule = then(manual(&consumer, 2), next, FinishCondition::Always);
+        service.create_schedule(id, schedule).await.unwrap();
+    }
+    trigger(&service, "list").await;
+    let kept = async |count: usize| {
+        let arrivals = async || Some(consumer.notes.arrivals()).filter(|all| all.len() == count);
+        wait_for("what is kept", 20, arrivals).await.pop().unwrap().event_id
+    };
+    let first = kept(1).await;
+    let cli = Cli::new(service.url());
+    let told = cli.ok(&["why", "--schedule", "report"]);
+    let lines = [
+        "report has had no run; it follows work",
+        "work has had no run; it follows list",
+        "list goes on: of 2 events of run",
+        "1 wait and 1 are in flight",
+        "  its next event, ",
+        "    LIMIT_REACHED: ",
+    ];
+    let at: Vec<_> = lines.map(|line| told.find(line)).to_vec();
+    assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{at:?}: {told}");
+    let shown = page(&service, "/n/default/schedules/report", "text/html").await.body;
+    let picture = shown.split_once("id=\"h-chain\"").unwrap().1;
+    let steps = [">list<", ">work<", ">report<"].map(|step| picture.find(step));
+    assert!(steps.iter().all(Option::is_some) && steps.is_sorted(), "{steps:?}: {picture}");
+    assert!(picture.contains("work waits for the end of list, of which 2 events are left."), "{picture}");
+    let release = async |name: String| {
+        let request = ReleaseTokenRequest { name, ..Default::default() };
+        service.handler().release_token(request).await.unwrap();
+    };
+    release(first).await;
+    release(kept(2).await).await;
+    service.finished("report", 20).await;
     service.stop().await;
 }
 
@@ -290,4 +340,5 @@ on_both_stores!(
     each_end_is_followed_once_whatever_dies,
     the_overlap_rule_of_the_first_holds_for_the_chain,
     what_cannot_follow_is_refused,
+    what_blocks_a_chain_is_told_at_its_end,
 );

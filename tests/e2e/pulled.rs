@@ -337,6 +337,7 @@ async fn a_storm_of_workers_that_die_loses_nothing(kind: Kind) {
     let _last = Worker::start(&place, hello("last", &[], 20), &notes, |_| Deed::Work(0));
     assert_eq!(succeeded(&service, "s", 90).await, 250);
     assert!((1..=8).contains(&held_max), "{held_max} held, of 8");
+    assert!(notes.held_max() <= 8, "{} at once, of 8", notes.held_max());
     let attempts = notes.attempts();
     assert_eq!(attempts.len(), 250);
     for (name, attempts) in attempts {

@@ -3,7 +3,8 @@
 //!
 //! In: a shard's lease, and what is to go. Out: one transaction that holds both shards, and moves a tree of policies, or a
 //! schedule without a policy, with its runs, their tokens, items and history. Invariants: what has gone leaves word in the shard
-//! that it left, for ever; a run that has ended stays where it is; nothing goes of which some is still on its way to its shard.
+//! that it left, as long as history is kept; a run that has ended stays where it is; nothing goes of which some is still on its
+//! way to its shard.
 //! Not here: who asks for it, and what an owner does before and after (the Event Handler).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -47,6 +47,39 @@ async fn applying_twice_changes_nothing_the_second_time() {
 }
 
 #[tokio::test]
+async fn chains_are_judged_as_all_of_them_will_be() {
+    let mut world = World::new().await;
+    let step = |id: &str, next: &str| {
+        let on_finish = json!({"schedule": next, "when": "ALWAYS"});
+        given_schedule(id, &format!("{id}:1"), json!({"on_finish": on_finish}))
+    };
+    let last = |id: &str| given_schedule(id, &format!("{id}:1"), json!({}));
+    let in_a_row = |count: u32| -> Vec<v1::ApplyResourcesRequest> {
+        let others = (1..count).map(|place| step(&format!("s{place}"), &format!("s{}", place + 1)));
+        others.chain([last(&format!("s{count}"))]).collect()
+    };
+    let circle = vec![step("a", "b"), step("b", "c"), step("c", "a"), last("other")];
+    for (given, expected) in [
+        (circle, "does not lead back to this one"),
+        (vec![step("a", "a"), last("other")], "a chain does not come back"),
+        (vec![step("a", "nowhere"), last("other")], "\"nowhere\" is not allowed"),
+        (in_a_row(9), "at most 8 schedules, not 9"),
+    ] {
+        let refused = world.apply(given).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
+        assert!(fields(&refused).iter().all(|field| field.ends_with("on_finish.schedule")), "{refused:?}");
+        assert!(refused.message().contains(expected), "{refused:?}");
+        assert_eq!(world.get("other").await.unwrap_err().code(), Code::NotFound, "nothing is half written");
+        assert_eq!(world.get("s1").await.unwrap_err().code(), Code::NotFound);
+    }
+    // Those that follow may stand behind those that they follow.
+    assert_eq!(counts(&world.apply(in_a_row(8)).await.unwrap()), [8, 0, 0, 0]);
+    assert_eq!(world.get("s7").await.unwrap().on_finish.unwrap().schedule, "s8");
+    let back = world.apply(vec![step("s8", "s4")]).await.unwrap_err();
+    assert!(back.message().contains("does not lead back to this one"), "{back:?}");
+}
+
+#[tokio::test]
 async fn each_change_is_said_with_what_was_and_what_is() {
     let mut world = World::new().await;
     let all = |m: u32, url: &str| {

@@ -75,6 +75,7 @@ async fn whatever_process_dies_every_event_is_done() {
     services.remove(0).kill9();
     *places[1].lock().unwrap() = services[0].channel();
     assert_eq!(succeeded(&services[0], "s", 90).await, 400);
+    assert!(notes.held_max() <= 6, "{} at once, of 6", notes.held_max());
     tokio::time::sleep(Duration::from_millis(100)).await;
     let attempts = notes.attempts();
     assert_eq!(attempts.len(), 400);

@@ -36,7 +36,7 @@ impl Night {
     }
 
     fn worker(&self, mut command: Command) -> Program {
-        Program::start(command.env("TOLLGATE", self.service.url()).env("CONCURRENCY", "16"))
+        Program::start(command.env("TOLLGATE", self.service.url()).env("CONCURRENCY", "32"))
     }
 
     fn python(&self, queue: &str) -> Program {

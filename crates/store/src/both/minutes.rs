@@ -58,7 +58,8 @@ impl<D: Driver> MinuteStore for D {
             .bind(range_us.start)
             .bind(range_us.end)
             .bind(namespace)
-            .bind(step_us.max(1));
+            .bind(step_us.max(1))
+            .bind(i32::from(matches!(whose, Whose::Policy(_))));
         let rows: Vec<StepRow> = self.rows(Whom::People, ask).await?;
         Ok(rows.into_iter().map(Into::into).collect())
     }

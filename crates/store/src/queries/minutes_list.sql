@@ -1,5 +1,6 @@
 -- minutes_list: what became of events by steps of time, of a policy, a namespace or all. Of what waits and is held, a
--- minute that several owners counted has the most of these, and a step has the most of its minutes.
+-- minute that several owners counted has the most of these, and a step has the most of its minutes. $7 = 1: of one policy,
+-- which lives in one shard, and in two where it moves within a minute.
 SELECT
     minute_us - minute_us % $6 AS at_us,
     CAST(SUM(due) AS bigint) AS due,
@@ -44,7 +45,7 @@ FROM (
         FROM minute_counts
         WHERE policy_uid = $1 AND shard_id {in int $2} AND minute_us >= $3 AND minute_us < $4
             AND (namespace = $5 OR $5 IS NULL)
-        GROUP BY shard_id, namespace, minute_us
+        GROUP BY CASE WHEN $7 = 1 THEN 0 ELSE shard_id END, namespace, minute_us
     ) AS of_shards
     GROUP BY minute_us
 ) AS of_minutes

@@ -33,6 +33,7 @@ mod keys;
 mod layout;
 mod listing;
 mod minutes;
+mod moved_rows;
 mod moves;
 mod neighbours;
 mod open;
@@ -132,6 +133,7 @@ conformance! {
         submissions_are_found_where_their_runs_are what_would_take_long_goes_in_parts_or_stays
         a_run_that_is_there_already_holds_back_its_own_only a_handover_gives_to_a_few_shards
         where_things_have_gone_is_forgotten_with_the_history;
+    moved_rows: every_row_of_a_run_moves what_is_to_follow_an_end_stays;
     shard: takeover_race_has_one_winner takeover_of_a_row_that_moved_fails give_up_fences_the_former_owner
         wrong_lease_is_fenced lease_from_oneself_fences_the_one_before
         failed_commit_writes_nothing commits_of_many_shards_at_once_stand_or_fall_alone members_come_and_go;
@@ -175,7 +177,8 @@ conformance! {
         a_schedule_is_written_with_the_dates_of_its_calendars_or_not_at_all
         dates_change_with_all_schedules_or_not_at_all a_link_counts_for_the_generation_that_it_names
         whoever_is_first_schedules_have_the_dates_of_their_calendar a_change_of_many_schedules_is_one_transaction;
-    minutes: what_is_written_again_counts_once owners_of_one_minute_are_added_up minutes_are_found_by_whose_they_are
+    minutes: what_is_written_again_counts_once owners_of_one_minute_are_added_up what_a_policy_holds_counts_once_where_it_moves
+        minutes_are_found_by_whose_they_are
         minutes_become_hours_and_nothing_is_lost several_sweeps_at_once_count_once old_minutes_go
         what_fell_due_is_known_by_shard;
     neighbours: look_ups_keep_no_role_waiting;

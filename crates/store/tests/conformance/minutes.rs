@@ -72,6 +72,21 @@ pub(crate) async fn owners_of_one_minute_are_added_up(place: &Place) {
     assert_eq!(read(&*store, &Whose::All, 5 * MINUTE_US).await, [(0, counts(11, 20))]);
 }
 
+pub(crate) async fn what_a_policy_holds_counts_once_where_it_moves(place: &Place) {
+    let store = place.open().await;
+    let uid = Uuid::from_u128(7);
+    let of = |shard, namespace: &str, counts| MinuteRow {
+        policy_uid: Some(uid),
+        namespace: namespace.to_owned(),
+        ..row(shard, 0, 1, counts)
+    };
+    let rows = [of(5, "a", counts(3, 4)), of(6, "a", counts(2, 3)), of(6, "b", counts(1, 1))];
+    store.put_minutes(&rows).await.unwrap();
+    let policy = Whose::Policy(uid);
+    // What became of events is added up; of what waits and is held, each namespace has its most.
+    assert_eq!(read(&*store, &policy, MINUTE_US).await, [(0, counts(6, 5))]);
+}
+
 pub(crate) async fn minutes_are_found_by_whose_they_are(place: &Place) {
     let store = place.open().await;
     let (uid, other) = (Uuid::from_u128(7), Uuid::from_u128(8));

@@ -19,8 +19,8 @@ use super::samples::{
     take, token, waiting,
 };
 
-const FROM: u16 = 3;
-const USED: u16 = 256;
+pub(crate) const FROM: u16 = 3;
+pub(crate) const USED: u16 = 256;
 
 /// A policy in the first shard that belongs into another one.
 fn misplaced(id: &str) -> (Policy, u16) {
@@ -57,7 +57,7 @@ async fn residents(store: &dyn Store) -> Vec<Resident> {
     store.residents_to_move(100).await.unwrap().remove(&FROM).unwrap_or_default()
 }
 
-async fn go(store: &dyn Store, under_way: &[UnderWay]) -> Moved {
+pub(crate) async fn go(store: &dyn Store, under_way: &[UnderWay]) -> Moved {
     let lease = take(store, FROM).await;
     let residents = residents(store).await;
     store
@@ -73,17 +73,17 @@ fn at_home(schedule: &Schedule) -> ShardSchedule {
 }
 
 /// A tree of two policies, with a schedule under the lower one, and that schedule's runs.
-struct Tree {
+pub(crate) struct Tree {
     root: Policy,
     child: Policy,
-    schedule: Schedule,
-    to: u16,
-    open: Run,
+    pub(crate) schedule: Schedule,
+    pub(crate) to: u16,
+    pub(crate) open: Run,
     emitted: Run,
     over: Run,
 }
 
-async fn tree(store: &dyn Store) -> Tree {
+pub(crate) async fn tree(store: &dyn Store) -> Tree {
     let (root, to) = misplaced("root");
     let namespace = root.namespace.clone();
     let parent = Parent { uid: root.uid, namespace, id: root.id.clone(), floor: 0, weight: 1 };

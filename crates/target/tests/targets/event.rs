@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tollgate_core::model::{Delivery, Payload, Sent};
+use tollgate_core::model::{Counts, Delivery, Payload, Predecessor, RunId, RunState, Sent};
 
 use crate::samples::{delivery, http, permanent, targets, with};
 use crate::server::{Request, Server, answer};
@@ -87,6 +87,45 @@ async fn an_event_with_everything_says_so() {
     assert_eq!(event["checks"], 3);
     assert_eq!(event["release"], "explicit");
     assert_eq!(event["releaseurl"], "https://tollgate.example/api");
+}
+
+#[tokio::test]
+async fn an_event_of_a_run_that_follows_says_how_the_run_before_ended() {
+    let run = RunId::derive(uuid::Uuid::from_u128(1), 5);
+    let well = Counts { succeeded: 4, ..Counts::default() };
+    let badly = Counts { dead: 1, failed: 2, ..well };
+    for (state, counts, outcome) in [
+        (RunState::Finished, well, "SUCCEEDED"),
+        (RunState::FinishedWithFailures, badly, "FAILED"),
+        (RunState::Cancelled, well, "CANCELLED"),
+        (RunState::Cancelled, badly, "FAILED"),
+        (RunState::Skipped, Counts::default(), "FAILED"),
+    ] {
+        let before = Predecessor {
+            shard: 10,
+            run,
+            schedule_id: "load".to_owned(),
+            place: 1,
+            state,
+            counts,
+            root: None,
+            items: None,
+        };
+        let follows = |url| Delivery { predecessor: Some(Box::new(before)), ..delivery(http(url)) };
+        let request = received(follows, targets()).await;
+        let event: Value = serde_json::from_slice(&request.body).unwrap();
+        let said = event.as_object().unwrap().iter().filter(|(name, _)| name.starts_with("predecessor"));
+        assert_eq!(
+            Value::Object(said.map(|(name, value)| (name.clone(), value.clone())).collect()),
+            json!({
+                "predecessor": format!("namespaces/acme/runs/0a-{run}"),
+                "predecessorschedule": "namespaces/acme/schedules/load",
+                "predecessoroutcome": outcome,
+                "predecessorsucceeded": counts.succeeded,
+                "predecessorfailed": counts.badly(),
+            })
+        );
+    }
 }
 
 #[tokio::test]

@@ -1,9 +1,11 @@
 //! The chain in which a schedule stands, as one picture: what it follows, what follows it, and who waits for whom.
 //!
 //! In: the schedule, and of each other one in its chain its latest run, from the API. Out: a list in the order of the chain.
-//! What it follows stands side by side, as these do not follow one another.
+//! Schedules that the same one may follow stand side by side, as these do not follow one another.
 
-use futures::future::join_all;
+use std::collections::BTreeSet;
+
+use futures::future::{join, join_all};
 use maud::{Markup, html};
 use tollgate_proto::v1;
 
@@ -13,6 +15,8 @@ use crate::words::show::{counted, run_state, short};
 
 /// The most schedules of one chain.
 const PLACES_MAX: usize = 8;
+/// The most schedules before one that are shown.
+const BEFORE_MAX: usize = 40;
 
 /// A schedule in the picture.
 pub(crate) struct Link {
@@ -22,7 +26,8 @@ pub(crate) struct Link {
 
 /// See the head of this file.
 pub(crate) struct Chain {
-    before: Vec<Link>,
+    /// What it follows, place by place, each with the name of what follows it.
+    before: Vec<Vec<(String, Link)>>,
     /// The schedule itself, and what follows it, with the condition of each but the first.
     after: Vec<(Option<v1::FinishCondition>, Link)>,
 }
@@ -32,7 +37,7 @@ pub(crate) async fn read(visit: &Visit, schedule: &v1::Schedule) -> Option<Chain
     if schedule.on_finish.is_none() && schedule.follows.is_empty() {
         return None;
     }
-    let before = join_all(schedule.follows.iter().map(|name| link(visit, name))).await;
+    let before = read_before(visit, schedule).await;
     let mut names = vec![(None, schedule.name.clone())];
     let mut next = schedule.on_finish.clone();
     while let Some(on_finish) = next.take()
@@ -43,6 +48,33 @@ pub(crate) async fn read(visit: &Visit, schedule: &v1::Schedule) -> Option<Chain
     }
     let after = names.into_iter().map(async |(when, name)| (when, link(visit, &name).await));
     Some(Chain { before, after: join_all(after).await })
+}
+
+/// What a schedule follows, the first place first.
+async fn read_before(visit: &Visit, schedule: &v1::Schedule) -> Vec<Vec<(String, Link)>> {
+    let mut places = Vec::new();
+    let mut seen = BTreeSet::from([schedule.name.clone()]);
+    let pairs = |follows: Vec<String>, next: &str| -> Vec<(String, String)> {
+        follows.into_iter().map(|name| (name, next.to_owned())).collect()
+    };
+    let mut place = pairs(schedule.follows.clone(), &schedule.name);
+    while !place.is_empty() && places.len() + 1 < PLACES_MAX {
+        place.retain(|(name, _)| seen.len() <= BEFORE_MAX && seen.insert(name.clone()));
+        let one = async |(name, next): (String, String)| {
+            let (link, schedule) = join(link(visit, &name), visit.api.schedule(&name)).await;
+            (next, link, schedule.map(|schedule| schedule.follows).unwrap_or_default())
+        };
+        let read = join_all(std::mem::take(&mut place).into_iter().map(one)).await;
+        let mut links = Vec::with_capacity(read.len());
+        for (next, link, follows) in read {
+            place.extend(pairs(follows, &link.name));
+            links.push((next, link));
+        }
+        places.push(links);
+    }
+    places.retain(|links| !links.is_empty());
+    places.reverse();
+    places
 }
 
 async fn link(visit: &Visit, name: &str) -> Link {
@@ -56,8 +88,8 @@ pub(crate) fn picture(chain: &Chain) -> Markup {
         section aria-labelledby="h-chain" {
             h2 #h-chain { "Chain" }
             ol.chain {
-                @if !chain.before.is_empty() {
-                    li { @for link in &chain.before { (node(link, false)) } }
+                @for place in &chain.before {
+                    li { @for (_, link) in place { (node(link, false)) } }
                 }
                 @for (place, (when, link)) in chain.after.iter().enumerate() {
                     li {
@@ -94,16 +126,15 @@ fn condition(when: v1::FinishCondition) -> &'static str {
 
 /// Who waits for whom: each step behind one of which a run goes on.
 fn waits(chain: &Chain) -> Vec<String> {
-    let first = chain.after.first().map(|(_, link)| link);
-    let here = chain.before.iter().filter_map(|before| first.map(|first| (before, first)));
-    let pairs = here.chain(chain.after.windows(2).map(|pair| (&pair[0].1, &pair[1].1)));
-    let wait = |(before, after): (&Link, &Link)| {
+    let before = chain.before.iter().flatten().map(|(next, link)| (link, next.as_str()));
+    let after = chain.after.windows(2).map(|pair| (&pair[0].1, pair[1].1.name.as_str()));
+    let wait = |(before, next): (&Link, &str)| {
         let run = before.latest.as_ref().filter(|run| run.finish_time.is_none())?;
         let left = run.waiting_count + run.in_flight_count;
-        let (before, after) = (short(&before.name), short(&after.name));
+        let (before, after) = (short(&before.name), short(next));
         Some(format!("{after} waits for the end of {before}, of which {} left.", are(left)))
     };
-    pairs.filter_map(wait).collect()
+    before.chain(after).filter_map(wait).collect()
 }
 
 fn are(events: u32) -> String {
@@ -127,10 +158,14 @@ mod tests {
     fn who_waits_for_whom_is_said() {
         let when = Some(v1::FinishCondition::Always);
         let chain = Chain {
-            before: vec![link("a", Some(3)), link("b", Some(0)), link("c", None)],
+            before: vec![
+                vec![("b".to_owned(), link("top", Some(2)))],
+                vec![("d".to_owned(), link("a", Some(3))), ("d".to_owned(), link("b", Some(0)))],
+            ],
             after: vec![(None, link("d", Some(1))), (when, link("e", Some(0))), (when, link("f", None))],
         };
         let expected = [
+            "b waits for the end of top, of which 2 events are left.",
             "d waits for the end of a, of which 3 events are left.",
             "e waits for the end of d, of which 1 event is left.",
         ];
