@@ -96,7 +96,7 @@ async fn an_event_of_a_run_that_follows_says_how_the_run_before_ended() {
     let badly = Counts { dead: 1, failed: 2, ..well };
     for (state, counts, outcome) in [
         (RunState::Finished, well, "SUCCEEDED"),
-        (RunState::FinishedWithFailures, badly, "FAILED"),
+        (RunState::Finished, badly, "FAILED"),
         (RunState::Cancelled, well, "CANCELLED"),
         (RunState::Cancelled, badly, "FAILED"),
         (RunState::Skipped, Counts::default(), "FAILED"),
