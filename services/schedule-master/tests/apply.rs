@@ -74,7 +74,7 @@ async fn chains_are_judged_as_all_of_them_will_be() {
     }
     // Those that follow may stand behind those that they follow.
     assert_eq!(counts(&world.apply(in_a_row(8)).await.unwrap()), [8, 0, 0, 0]);
-    assert_eq!(world.get("s7").await.unwrap().on_finish.unwrap().schedule, "s8");
+    assert_eq!(world.get("s7").await.unwrap().on_finish.unwrap().schedule, "namespaces/default/schedules/s8");
     let back = world.apply(vec![step("s8", "s4")]).await.unwrap_err();
     assert!(back.message().contains("does not lead back to this one"), "{back:?}");
 }
