@@ -7,9 +7,10 @@ use tollgate_harness::resources::{policy, schedule_name};
 use tollgate_harness::{Cli, Database, Kind, Service, wait_for};
 use tollgate_proto::v1::target::Target as Place;
 use tollgate_proto::v1::work_request::Message as Say;
+use tollgate_proto::v1::work_response::Message as Told;
 use tollgate_proto::v1::worker_service_client::WorkerServiceClient;
 use tollgate_proto::v1::{
-    AcquireEventsRequest, AcquireEventsResponse, ExplainEventRequest, ExtendTokenRequest,
+    AcceptEvent, AcquireEventsRequest, AcquireEventsResponse, ExplainEventRequest, ExtendTokenRequest,
     ListTroublesRequest, ListWorkersRequest, PullTarget, ReasonCode, ReleaseMode, ReleaseTokenRequest,
     Schedule, Target, TriggerScheduleRequest, Trouble, TroubleSeverity, WorkRequest, WorkerHello,
 };
@@ -145,6 +146,31 @@ async fn who_polls_is_able_while_it_is_at_work() {
         let reason = why.reasons.iter().find(|reason| reason.code() == ReasonCode::NoRoom).unwrap();
         assert!(reason.message.contains("has room"), "{reason:?}");
     }
+    service.stop().await;
+}
+
+/// A worker with a stream is seen as long as that is open: where it has gone, its held token does not hide that nobody is left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_gone_with_an_event_is_missed() {
+    let database = Database::new(Kind::Sqlite).await;
+    let service = Service::start(&database).await;
+    service.create_policy("p", policy(5)).await.unwrap();
+    let (say, mut told) = stream(&service, "w", &["gpu"], 1).await;
+    triggered(&service, "frames", frames(3, &["gpu"])).await;
+    let event = loop {
+        if let Some(Told::Event(event)) = told.message().await.unwrap().unwrap().message {
+            break event;
+        }
+    };
+    let accept = Say::Accept(AcceptEvent { name: event.name, attempt: event.attempt });
+    say.send(WorkRequest { message: Some(accept) }).await.unwrap();
+    wait_for("its token to be held", 20, async || {
+        (service.run(&service.first_run("frames").await.name).await.in_flight_count == 1).then_some(())
+    })
+    .await;
+    drop((say, told));
+    let trouble = wait_for("a trouble", 30, async || no_worker(&service).await).await;
+    assert_eq!(trouble.waiting_count, 2, "{trouble:?}");
     service.stop().await;
 }
 

@@ -56,8 +56,9 @@ pub(crate) enum Input {
     Keys { policy: Uuid, reply: oneshot::Sender<KeyCounts> },
     /// The shard at a glance.
     Status { busy_only: bool, reply: oneshot::Sender<Status> },
-    /// What of the shard is not well. `unable`: pools that no worker is able to do.
-    Sight { unable: Arc<BTreeSet<u128>>, reply: oneshot::Sender<Sight> },
+    /// What of the shard is not well. `unable`: pools that no worker is able to do; `polled`: those of them for which workers
+    /// have polled.
+    Sight { unable: Arc<BTreeSet<u128>>, polled: Arc<BTreeSet<u128>>, reply: oneshot::Sender<Sight> },
     /// What has happened by the minute goes into the process's book.
     CountMinutes { reply: oneshot::Sender<()> },
     /// Answered once everything that was in the store before has been taken in and is durable.

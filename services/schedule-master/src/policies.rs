@@ -1,6 +1,6 @@
 //! Decides how one policy is made, changed, paused and deleted.
 //!
-//! Invariant: a policy's queue shard is chosen with its uid, or is that of the policy above it; here it never changes.
+//! Invariant: a policy's queue shard is chosen with its uid, or is that of the policy above it; no call changes it.
 
 use prost_types::FieldMask;
 use tollgate_core::model::{Pause, Policy};
@@ -36,7 +36,7 @@ impl ScheduleMaster {
         let is_new = self.is_new(&name.namespace).await;
         let mut try_number = 1;
         let made = loop {
-            // Somebody else was faster: with its name, which the next try says, or its tree has moved to another queue shard.
+            // Somebody else has made it meanwhile, which the next try says, or its tree has moved to another queue shard.
             let made = self.policy_once(&message, wanted.clone(), actor.clone(), request.validate_only).await;
             match made {
                 Err(failed) if again(try_number, &failed) => try_number += 1,

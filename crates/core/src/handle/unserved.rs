@@ -1,9 +1,8 @@
 //! Which schedules wait for workers that nobody has, for [`crate::trouble`].
 //!
 //! In: the pools that no worker is able to do, which the shard cannot know. Out: the schedules of which something waits for room
-//! of them. Where a consumer has an event of a pool and gives signs of life, somebody is able: it may be one that polls, and asks
-//! for more when it is done. Read from memory when somebody asks, in time in proportion to the launched runs and, where there are
-//! such pools, to the events that hold tokens; nothing is kept for it.
+//! of them, and the pools of which a consumer has an event and gives signs of life: one that polls asks for more when it is done.
+//! Read from memory when somebody asks, in time in proportion to the launched runs; nothing is kept for it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,13 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use super::ledger::Phase;
-use super::live::LiveToken;
 use super::shard::Shard;
-use crate::model::{Now, RunId, SECOND_US};
+use crate::model::{Now, SECOND_US};
 use crate::trouble::{Sight, Unserved};
 
 /// How many schedules are told of: those with the most that waits.
 const UNSERVED_MAX: usize = 1_000;
+
+/// How many events of a run are looked at for one that a consumer has.
+const OF_RUN_MAX: usize = 1_000;
 
 /// For so long after it was taken over nobody may know yet what no worker is able to do.
 const UNKNOWN_US: i64 = 15 * SECOND_US;
@@ -27,7 +28,6 @@ impl Shard {
     /// is new, nobody knows that of the others.
     pub fn see_unserved(&self, sight: &mut Sight, pools: &BTreeSet<u128>, now: Now) {
         let is_new = now.mono_us.saturating_sub(self.since_us) < UNKNOWN_US;
-        let served = if pools.is_empty() { BTreeSet::new() } else { self.pools_at_work() };
         let mut found: BTreeMap<(Uuid, u128), Unserved> = BTreeMap::new();
         for run in self.ledger.runs.all().filter(|run| run.launched) {
             let Some(pool) = run.pool() else { continue };
@@ -36,7 +36,7 @@ impl Shard {
             if !lacks && again == 0 {
                 continue;
             }
-            if !pools.contains(&pool) || served.contains(&pool) {
+            if !pools.contains(&pool) {
                 sight.settling |= is_new;
                 continue;
             }
@@ -61,11 +61,21 @@ impl Shard {
         sight.unserved.truncate(UNSERVED_MAX);
     }
 
-    /// Pools of which a consumer has an event that it is not silent about.
-    fn pools_at_work(&self) -> BTreeSet<u128> {
-        let held = |token: &LiveToken| token.phase() == Phase::Held { suspect: false };
-        let runs: BTreeSet<RunId> =
-            self.ledger.tokens.all().filter(|(_, token)| held(token)).map(|((run, _), _)| run).collect();
-        runs.iter().filter_map(|run| self.ledger.runs.get(run)?.pool()).collect()
+    /// Of these pools, those of which a consumer has an event of this shard that it is not silent about.
+    pub fn pools_at_work(&self, pools: &BTreeSet<u128>) -> BTreeSet<u128> {
+        let mut found = BTreeSet::new();
+        if pools.is_empty() {
+            return found;
+        }
+        for run in self.ledger.runs.all().filter(|run| run.launched) {
+            let Some(pool) = run.pool().filter(|pool| pools.contains(pool) && !found.contains(pool)) else {
+                continue;
+            };
+            let mut tokens = self.ledger.tokens.of(run.row.id).take(OF_RUN_MAX);
+            if tokens.any(|(_, token)| token.phase() == Phase::Held { suspect: false }) {
+                found.insert(pool);
+            }
+        }
+        found
     }
 }

@@ -174,7 +174,7 @@ pub struct Policy {
     /// Labels for the user's own filters.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// The queue shard in which the policy lives, for ever.
+    /// The queue shard in which the policy lives; its whole tree moves when their number is changed.
     pub shard: u16,
     /// Grows by one with every change; also the etag.
     pub generation: i64,

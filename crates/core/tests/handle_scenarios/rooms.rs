@@ -308,22 +308,24 @@ fn what_falls_due_in_a_moment_takes_room_a_moment_ahead() {
 }
 
 #[test]
-fn who_has_an_event_and_gives_signs_of_life_is_able_to_do_the_others() {
+fn who_has_an_event_and_gives_signs_of_life_is_at_work() {
     let p = policy(1, at_most(5));
     let mut world = World::with_policy(&p);
     let s = pulled(10, Some(&p), &["gpu"]);
     world.emit(run(&s, START_US, 3), &s);
     let pools: BTreeSet<u128> = world.asked.keys().copied().collect();
-    let unserved = |world: &World| {
+    let seen = |world: &World| {
         let mut sight = world.shard.sight(world.now);
         world.shard.see_unserved(&mut sight, &pools, world.now);
-        sight.unserved.iter().map(|unserved| unserved.waiting).collect::<Vec<_>>()
+        let at_work = !world.shard.pools_at_work(&pools).is_empty();
+        (sight.unserved.iter().map(|unserved| unserved.waiting).collect::<Vec<_>>(), at_work)
     };
-    assert_eq!(unserved(&world), [3]);
+    assert_eq!(seen(&world), (vec![3], false));
     world.room_comes(GPU, 1);
-    assert_eq!(unserved(&world), [2], "nobody has accepted it");
+    assert_eq!(seen(&world), (vec![2], false), "nobody has accepted it");
     world.accept_all();
-    assert!(unserved(&world).is_empty());
+    assert_eq!(seen(&world), (vec![2], true));
+    assert!(world.shard.pools_at_work(&BTreeSet::new()).is_empty(), "nobody asks");
     world.sleep_us(60 * SECOND_US + 1);
-    assert_eq!(unserved(&world), [2], "it has been silent for too long");
+    assert_eq!(seen(&world), (vec![2], false), "it has been silent for too long");
 }

@@ -23,7 +23,7 @@ pub(super) struct Load {
     pub(super) of_policy: BTreeMap<Uuid, Uuid>,
     pub(super) of_schedule: BTreeMap<Uuid, Uuid>,
     pub(super) runs: Vec<OpenRun>,
-    /// Units that stay for now.
+    /// Residents that stay for now.
     pub(super) stays: BTreeSet<Uuid>,
 }
 

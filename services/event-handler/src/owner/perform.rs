@@ -110,9 +110,10 @@ impl Owner {
                 self.shared.minutes.put(life.take_minutes(self.lease.epoch, now));
                 let _gone = reply.send(());
             }
-            Input::Sight { unable, reply } => {
+            Input::Sight { unable, polled, reply } => {
                 let mut sight = life.machine().sight(now);
                 life.machine().see_unserved(&mut sight, &unable, now);
+                sight.at_work = life.machine().pools_at_work(&polled);
                 let _gone = reply.send(sight);
             }
         }

@@ -148,9 +148,21 @@ impl Shared {
         let shards = routes.shards();
         let unable = self.desk.unable(UNABLE_MIN_US);
         let pools: Arc<BTreeSet<u128>> = Arc::new(unable.keys().copied().collect());
-        let sights = self.ask_owners(|reply| Input::Sight { unable: pools.clone(), reply });
+        let polled = unable.iter().filter(|(_, unable)| unable.is_polled).map(|(pool, _)| *pool);
+        let polled: Arc<BTreeSet<u128>> = Arc::new(polled.collect());
+        let sights =
+            self.ask_owners(|reply| Input::Sight { unable: pools.clone(), polled: polled.clone(), reply });
         let (sights, (ended, incomplete)) = futures::future::join(sights, self.ended_badly(&shards)).await;
         let now_us = self.clock.wall_us();
+        // Whoever is at work on events of one shard is able to do those of the others.
+        let at_work: BTreeSet<u128> = sights
+            .iter()
+            .filter_map(|(_, sight)| sight.as_ref())
+            .flat_map(|sight| &sight.at_work)
+            .copied()
+            .collect();
+        let unable: BTreeMap<u128, Unable> =
+            unable.into_iter().filter(|(pool, _)| !at_work.contains(pool)).collect();
         let troubles = ended.iter().flat_map(of_ended).collect();
         let mut known = Seen { troubles, incomplete, ..Seen::default() };
         let drift = self.drift.known(&shards, self.clock.mono_us());
@@ -229,12 +241,12 @@ impl Shared {
 
     /// A sight without the tokens that somebody may have quoted, with what is known of workers.
     fn shown(&self, mut sight: Sight, unable: &BTreeMap<u128, Unable>) -> Sight {
-        for unserved in &mut sight.unserved {
-            if let Some(known) = unable.get(&unserved.pool) {
-                unserved.since_us = Some(known.since_us);
-                unserved.words.clone_from(&known.words);
-            }
-        }
+        sight.unserved.retain_mut(|unserved| {
+            let Some(known) = unable.get(&unserved.pool) else { return false };
+            unserved.since_us = Some(known.since_us);
+            unserved.words.clone_from(&known.words);
+            true
+        });
         for failing in sight.sufferers.iter_mut().flat_map(|sufferer| &mut sufferer.failing) {
             failing.words = self.without_seal(failing.event, std::mem::take(&mut failing.words));
         }

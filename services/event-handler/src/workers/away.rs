@@ -1,40 +1,74 @@
 //! Workers that poll and are at work: between two polls nobody sees them, and they are able to do what they did.
 //!
-//! In: polls that were answered with events. Out: until when somebody with fitting labels is presumed to be there. Invariant: it
-//! is bounded, whatever workers say of themselves; what is past goes. Not here: workers that are connected (`book`).
+//! In: polls that were answered with events. Out: until when somebody with fitting labels is presumed to be there, and whether
+//! workers poll for such events at all: then one that has an event of theirs asks for more when it is done. Invariants: it is
+//! bounded, and no namespace has all of it; what is past goes. Not here: workers that are connected (`book`), who has which event
+//! (the core).
 
 use std::collections::BTreeMap;
 
+use tollgate_core::model::{DAY_US, MINUTE_US};
+
 use super::book::{Labels, QueueKey, TooManyKinds, fits};
 
-/// The most queues.
+/// For so long after a poll its worker is presumed to be at work, whatever it was given.
+const PRESUMED_US: i64 = MINUTE_US;
+/// The most queues, and those of a namespace.
 const QUEUES_MAX: usize = 10_000;
+const EACH_MAX: usize = 1_000;
 
-/// Until when (monotonic) the last one of each kind may be at work, by queue and labels.
+/// When (monotonic) the last poll of each kind was answered with events, by queue and labels; of the last day.
 #[derive(Debug, Default)]
 pub(super) struct Away(BTreeMap<QueueKey, BTreeMap<Labels, i64>>);
 
 impl Away {
     /// A worker of this kind has been given events.
-    pub(super) fn note(&mut self, (queue, labels): (QueueKey, Labels), until_us: i64, now_us: i64) {
-        if self.0.len() >= QUEUES_MAX && !self.0.contains_key(&queue) {
-            self.0.retain(|_, kinds| kinds.values().any(|until| *until > now_us));
-            if self.0.len() >= QUEUES_MAX {
-                return;
-            }
+    pub(super) fn note(&mut self, (queue, labels): (QueueKey, Labels), now_us: i64) {
+        if !self.0.contains_key(&queue) && !self.has_room(&queue, now_us) {
+            return;
         }
         let kinds = self.0.entry(queue).or_default();
-        kinds.retain(|_, until| *until > now_us);
-        if kinds.len() < TooManyKinds::MAX || kinds.contains_key(&labels) {
-            let until = kinds.entry(labels).or_insert(until_us);
-            *until = until_us.max(*until);
+        kinds.retain(|_, at_us| *at_us > now_us - DAY_US);
+        if kinds.len() >= TooManyKinds::MAX && !kinds.contains_key(&labels) {
+            let oldest = kinds.iter().min_by_key(|(_, at_us)| **at_us).map(|(labels, _)| labels.clone());
+            oldest.and_then(|oldest| kinds.remove(&oldest));
         }
+        kinds.insert(labels, now_us);
     }
 
-    /// Until when somebody may be at work who is able to do what requires these labels.
-    pub(super) fn until_us(&self, queue: &QueueKey, requires: &[String]) -> Option<i64> {
+    /// Whether there is room for another queue. A namespace that has its part gives up the one of which it heard last of all.
+    fn has_room(&mut self, queue: &QueueKey, now_us: i64) -> bool {
+        let first = QueueKey { namespace: queue.namespace.clone(), queue: "".into() };
+        let own = self.0.range(first..).take_while(|(other, _)| other.namespace == queue.namespace);
+        let latest = |kinds: &BTreeMap<Labels, i64>| kinds.values().max().copied().unwrap_or(i64::MIN);
+        let (mut count, mut oldest) = (0, None);
+        for (other, kinds) in own {
+            count += 1;
+            if oldest.as_ref().is_none_or(|(at_us, _)| latest(kinds) < *at_us) {
+                oldest = Some((latest(kinds), other.clone()));
+            }
+        }
+        let is_past = oldest.as_ref().is_some_and(|(at_us, _)| *at_us <= now_us - DAY_US);
+        if count >= EACH_MAX || is_past {
+            oldest.and_then(|(_, oldest)| self.0.remove(&oldest));
+        }
+        self.0.len() < QUEUES_MAX
+    }
+
+    /// The last polls of those that are able to do what requires these labels.
+    fn polls(&self, queue: &QueueKey, requires: &[String]) -> Option<i64> {
         let kinds = self.0.get(queue)?.iter();
-        kinds.filter(|(labels, _)| fits(labels, requires)).map(|(_, until)| *until).max()
+        kinds.filter(|(labels, _)| fits(labels, requires)).map(|(_, at_us)| *at_us).max()
+    }
+
+    /// Until when somebody is presumed to be at work who is able to do what requires these labels.
+    pub(super) fn until_us(&self, queue: &QueueKey, requires: &[String]) -> Option<i64> {
+        Some(self.polls(queue, requires)?.saturating_add(PRESUMED_US))
+    }
+
+    /// Whether workers that are able to do what requires these labels have polled within a day.
+    pub(super) fn has_polled(&self, queue: &QueueKey, requires: &[String], now_us: i64) -> bool {
+        self.polls(queue, requires).is_some_and(|at_us| at_us > now_us - DAY_US)
     }
 }
 
@@ -42,8 +76,8 @@ impl Away {
 mod tests {
     use super::*;
 
-    fn queue(number: usize) -> QueueKey {
-        QueueKey { namespace: "team".into(), queue: number.to_string().into() }
+    fn queue(namespace: &str, number: usize) -> QueueKey {
+        QueueKey { namespace: namespace.into(), queue: number.to_string().into() }
     }
 
     fn labels(text: &str) -> Labels {
@@ -51,31 +85,41 @@ mod tests {
     }
 
     #[test]
-    fn who_was_given_events_is_able_until_their_tokens_end() {
+    fn who_was_given_events_is_able_for_a_while_and_has_polled_for_a_day() {
         let mut away = Away::default();
-        away.note((queue(1), labels("cuda gpu")), 50, 0);
-        away.note((queue(1), labels("gpu")), 90, 0);
-        away.note((queue(1), labels("cuda gpu")), 40, 0);
-        assert_eq!(away.until_us(&queue(1), &labels("cuda")), Some(50), "the latest counts");
-        assert_eq!(away.until_us(&queue(1), &labels("gpu")), Some(90));
-        assert_eq!(away.until_us(&queue(1), &labels("tpu")), None);
-        assert_eq!(away.until_us(&queue(2), &labels("")), None);
-        away.note((queue(1), labels("tpu")), 99, 60);
-        assert_eq!(away.until_us(&queue(1), &labels("cuda")), None, "what is past goes");
+        let own = queue("team", 1);
+        away.note((own.clone(), labels("cuda gpu")), 50);
+        away.note((own.clone(), labels("gpu")), 90);
+        assert_eq!(away.until_us(&own, &labels("cuda")), Some(50 + PRESUMED_US));
+        assert_eq!(away.until_us(&own, &labels("gpu")), Some(90 + PRESUMED_US), "the latest counts");
+        assert_eq!(away.until_us(&own, &labels("tpu")), None);
+        assert_eq!(away.until_us(&queue("team", 2), &labels("")), None);
+        assert!(away.has_polled(&own, &labels("cuda"), 49 + DAY_US));
+        assert!(!away.has_polled(&own, &labels("cuda"), 50 + DAY_US));
+        away.note((own.clone(), labels("tpu")), 60 + DAY_US);
+        assert_eq!(away.until_us(&own, &labels("cuda")), None, "what is past goes");
     }
 
     #[test]
-    fn it_is_bounded() {
+    fn it_is_bounded_and_no_namespace_has_all() {
         let mut away = Away::default();
         for number in 0..=TooManyKinds::MAX {
-            away.note((queue(0), labels(&format!("l{number}"))), 50, 0);
+            away.note((queue("team", 0), labels(&format!("l{number}"))), 50);
         }
-        assert_eq!(away.0[&queue(0)].len(), TooManyKinds::MAX);
-        for number in 1..=QUEUES_MAX {
-            away.note((queue(number), labels("")), 50, 0);
+        assert_eq!(away.0[&queue("team", 0)].len(), TooManyKinds::MAX);
+        assert!(away.has_polled(&queue("team", 0), &labels("l64"), 50), "the newest is in it");
+        for number in 1..=EACH_MAX {
+            away.note((queue("team", number), labels("")), 100);
+        }
+        assert_eq!(away.0.len(), EACH_MAX);
+        assert!(!away.0.contains_key(&queue("team", 0)), "the oldest has made room");
+        for namespace in 1..20 {
+            for number in 0..EACH_MAX {
+                away.note((queue(&format!("n{namespace:02}"), number), labels("")), 2_000);
+            }
         }
         assert_eq!(away.0.len(), QUEUES_MAX);
-        away.note((queue(QUEUES_MAX), labels("")), 90, 60);
-        assert_eq!(away.0.len(), 1, "those of the past make room");
+        away.note((queue("team", EACH_MAX + 1), labels("")), 3_000);
+        assert!(away.0.contains_key(&queue("team", EACH_MAX + 1)), "in place of its own");
     }
 }

@@ -80,13 +80,13 @@ impl Desk {
         }
     }
 
-    /// A poll is answered with events, the last of which may be silent for so long: its worker is at work.
-    pub(super) fn at_work(&self, id: WorkerId, silent_us: i64) {
+    /// A poll is answered with events: its worker is at work.
+    pub(super) fn at_work(&self, id: WorkerId) {
         let now_us = self.now_us();
         let mut state = self.state();
         let Some(session) = state.sessions.get(&id) else { return };
         let kind = (session.profile.queue.clone(), session.profile.labels.clone());
-        state.away.note(kind, now_us.saturating_add(silent_us), now_us);
+        state.away.note(kind, now_us);
     }
 
     /// A worker does so many events at once from now on.

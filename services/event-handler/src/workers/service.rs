@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tollgate_auth::{Access, StreamKey};
 use tollgate_clock::instant_now;
-use tollgate_core::model::Policy;
 use tollgate_proto::convert::{names, work};
 use tollgate_proto::v1;
 use tollgate_proto::v1::worker_service_server::WorkerService;
@@ -204,18 +203,11 @@ impl<'s> Poll<'s> {
                 events.push(handed.event);
             }
         }
-        if let Some(silent_us) = events.iter().map(silent_us).max() {
-            self.shared.desk.at_work(self.id, silent_us);
+        if !events.is_empty() {
+            self.shared.desk.at_work(self.id);
         }
         events
     }
-}
-
-/// For how long the worker of an event may be silent; of one that always may, as long as policies have it by default.
-fn silent_us(event: &v1::WorkEvent) -> i64 {
-    let ttl = event.token_ttl.as_ref().and_then(|ttl| Duration::try_from(*ttl).ok());
-    let default = Duration::from_millis(Policy::TOKEN_TTL_MS.unsigned_abs());
-    i64::try_from(ttl.unwrap_or(default).as_micros()).unwrap_or(i64::MAX)
 }
 
 impl Drop for Poll<'_> {

@@ -21,6 +21,8 @@ pub(crate) struct Unable {
     pub(crate) since_us: i64,
     /// What those lack that are there.
     pub(crate) words: String,
+    /// Workers have polled for them not long ago: one may be at work.
+    pub(crate) is_polled: bool,
 }
 
 impl Desk {
@@ -43,14 +45,16 @@ impl Desk {
             let lack = state.book.lack(&of.queue, &of.requires);
             let lack = self.elsewhere().lack(*pool).iter().fold(lack, Lack::and);
             let words = lack.words(&of.queue.queue, &of.requires);
-            (*pool, Unable { since_us: now.wall_us - (now.mono_us - known_us(of)), words })
+            let is_polled = state.away.has_polled(&of.queue, &of.requires, now.mono_us);
+            (*pool, Unable { since_us: now.wall_us - (now.mono_us - known_us(of)), words, is_polled })
         });
         unable.collect()
     }
 
-    /// In words, that nobody is able to do events of a pool, where that is so.
+    /// In words, that nobody is able to do events of a pool, where that is so. Of one for which workers poll nobody says so.
     pub(crate) fn nobody_is_able(&self, pool: u128) -> Option<String> {
-        self.unable(SAID_WITHIN_US).remove(&pool).map(|unable| unable.words)
+        let unable = self.unable(SAID_WITHIN_US).remove(&pool)?;
+        (!unable.is_polled).then_some(unable.words)
     }
 
     /// What the workers of this process lack for events of a pool.
