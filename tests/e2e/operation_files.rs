@@ -81,9 +81,14 @@ async fn dashboard_and_alerts_ask_for_metrics_that_exist() {
         names.contains("tollgate_emitter_lag_seconds").then_some(names)
     })
     .await;
+    // Those of `tollgate commands` are in the documents, where another test holds them to the code.
+    let documented = std::fs::read_to_string(docker().join("../docs/metrics.md")).unwrap();
+    let of_commands = documented.split('`').filter(|word| word.starts_with("tollgate_commands"));
+    let known: BTreeSet<String> =
+        known.into_iter().chain(of_commands.map(|word| word.split('{').next().unwrap().to_owned())).collect();
     let dashboard: Value = serde_json::from_str(&text("grafana/dashboards/tollgate.json")).unwrap();
     for (file, value, at_least) in
-        [("dashboard", &dashboard, 25), ("alerts.yml", &yaml("prometheus/alerts.yml"), 15)]
+        [("dashboard", &dashboard, 25), ("alerts.yml", &yaml("prometheus/alerts.yml"), 22)]
     {
         let expressions = all_under(value, "expr");
         assert!(expressions.len() >= at_least, "{file} has {} expressions", expressions.len());
