@@ -160,7 +160,13 @@ impl Stage {
     }
 
     fn apply(&self, work_ms: u32, stumbles: Option<usize>) {
-        let policy = json!({"kind": "Policy", "id": "resizing", "maxInFlight": 12, "tokenTtl": "60s"});
+        self.apply_with("60s", work_ms, stumbles);
+    }
+
+    fn apply_with(&self, token_ttl: &str, work_ms: u32, stumbles: Option<usize>) {
+        let policy = json!({
+            "kind": "Policy", "id": "resizing", "maxInFlight": 12, "tokenTtl": token_ttl, "suspectPeriod": "1s",
+        });
         let schedule = json!({
             "kind": "Schedule", "id": "resize", "triggers": [{"cron": "0 3 1 1 *"}], "timeZone": "UTC",
             "events": EVENTS, "policy": "resizing", "target": self.target,
@@ -230,6 +236,20 @@ async fn works_and_stops(kind: Kind, way: Way, command: Command) {
         (counts.succeeded as usize == done).then_some(())
     })
     .await;
+    stage.service.stop().await;
+}
+
+/// Work that takes longer than a consumer may be silent: heartbeats keep the tokens, and no event comes twice.
+async fn keeps_its_tokens(kind: Kind, way: Way, command: Command) {
+    let mut stage = Stage::set(kind, way, command).await;
+    stage.apply_with("2s", 4_500, None);
+    let run = stage.trigger().await;
+    stage.finished(&run).await;
+    stage.worker.did_each_once();
+    let attempts: Vec<u32> = stage.service.events(&run).await.iter().map(|event| event.attempt).collect();
+    assert_eq!(attempts, [1; EVENTS], "{:?}", stage.worker.lines());
+    let status = stage.worker.process.terminate(Duration::from_secs(30)).await.unwrap();
+    assert!(status.success(), "{status}");
     stage.service.stop().await;
 }
 

@@ -17,4 +17,5 @@ works! { resize:
     it_works_by_pull_and_stops_in_order works_and_stops Postgres Pull;
     by_http_it_outlives_the_server outlives_the_server Postgres Http;
     by_pull_it_outlives_the_server outlives_the_server Sqlite Pull;
+    its_heartbeats_keep_tokens keeps_its_tokens Sqlite Pull;
 }

@@ -55,4 +55,5 @@ works! { resize:
     it_works_by_pull_and_stops_in_order works_and_stops Sqlite Pull;
     by_http_it_outlives_the_server outlives_the_server Sqlite Http;
     by_pull_it_outlives_the_server outlives_the_server Postgres Pull;
+    its_heartbeats_keep_tokens keeps_its_tokens Sqlite Pull;
 }
