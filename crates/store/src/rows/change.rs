@@ -178,3 +178,50 @@ fn schedule_body(schedule: &ShardSchedule) -> Result<ScheduleBody, StoreError> {
 pub(crate) fn policy_body(policy: &Policy) -> Result<PolicyBody, StoreError> {
     Ok(PolicyBody { policy_uid: policy.uid, body: json(policy)? })
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use tollgate_core::handle::control::{Control, Message};
+    use tollgate_core::model::Run;
+
+    use super::*;
+
+    fn run(number: u128) -> Run {
+        Run { id: RunId(Uuid::from_u128(number)), ..Run::default() }
+    }
+
+    #[test]
+    fn a_message_that_comes_and_goes_at_once_is_gone() {
+        let message = |number| Message {
+            id: Uuid::from_u128(number),
+            control: Control::CancelRun { run: run(1).id, reason: String::new() },
+        };
+        let changes = Changes {
+            inbox_new: vec![message(1), message(2)],
+            inbox_done: vec![message(1).id, message(3).id],
+            ..Changes::default()
+        };
+        let rows = ChangeRows::of(&changes).unwrap();
+        assert_eq!(rows.inbox_new.iter().map(|row| row.message_id).collect::<Vec<_>>(), [message(2).id]);
+        assert_eq!(rows.inbox_done, changes.inbox_done);
+    }
+
+    /// One that follows another run is made by the one statement; what an order does to a run is read behind the fence.
+    #[test]
+    fn an_order_that_changes_a_run_is_more_than_the_one_statement_carries() {
+        let made = Changes {
+            runs_new: vec![run(2)],
+            runs_changed: vec![run(2)],
+            inbox_done: vec![Uuid::nil()],
+            ..Changes::default()
+        };
+        let rows = ChangeRows::of(&made).unwrap();
+        assert!(rows.has_orders() && !rows.has_rest() && rows.older_runs_changed().is_empty());
+        let ordered = Changes { runs_changed: vec![run(2), run(1)], ..made };
+        let rows = ChangeRows::of(&ordered).unwrap();
+        assert!(rows.has_rest());
+        assert_eq!(rows.older_runs_changed().iter().map(|row| row.run_id).collect::<Vec<_>>(), [run(1).id.0]);
+    }
+}

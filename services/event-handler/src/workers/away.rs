@@ -36,7 +36,7 @@ impl Away {
         kinds.insert(labels, now_us);
     }
 
-    /// Whether there is room for another queue. A namespace that has its part gives up the one of which it heard last of all.
+    /// Whether there is room for another queue. A namespace that has its part gives up the queue that was polled longest ago.
     fn has_room(&mut self, queue: &QueueKey, now_us: i64) -> bool {
         let first = QueueKey { namespace: queue.namespace.clone(), queue: "".into() };
         let own = self.0.range(first..).take_while(|(other, _)| other.namespace == queue.namespace);
