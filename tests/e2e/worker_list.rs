@@ -11,8 +11,9 @@ use tollgate_proto::v1::work_response::Message as Told;
 use tollgate_proto::v1::worker_service_client::WorkerServiceClient;
 use tollgate_proto::v1::{
     AcceptEvent, AcquireEventsRequest, AcquireEventsResponse, ExplainEventRequest, ExtendTokenRequest,
-    ListTroublesRequest, ListWorkersRequest, PullTarget, ReasonCode, ReleaseMode, ReleaseTokenRequest,
-    Schedule, Target, TriggerScheduleRequest, Trouble, TroubleSeverity, WorkRequest, WorkerHello,
+    GetHandlerStatusRequest, ListTroublesRequest, ListWorkersRequest, PullTarget, ReasonCode, ReleaseMode,
+    ReleaseTokenRequest, Schedule, Target, TriggerScheduleRequest, Trouble, TroubleSeverity, WorkRequest,
+    WorkerHello,
 };
 use tonic::Code;
 use tonic::transport::Channel;
@@ -174,6 +175,83 @@ async fn who_has_gone_with_an_event_is_missed() {
     service.stop().await;
 }
 
+/// Between two polls, and where the owner is another process, a worker is listed with what it has.
+async fn who_polls_is_listed_with_what_it_has(kind: Kind) {
+    let database = Database::new(kind).await;
+    let mut services = vec![Service::start(&database).await];
+    if kind == Kind::Postgres {
+        services.push(Service::join(&database, &[]).await);
+        // What a shard knows of those that poll does not go along with it.
+        wait_for("half of the shards for each", 60, async || {
+            let request = GetHandlerStatusRequest::default();
+            let shards = services[0].handler().get_handler_status(request).await.unwrap().into_inner().shards;
+            let of_first = shards.iter().filter(|shard| shard.owner == shards[0].owner).count();
+            (2 * of_first == shards.len() && shards.iter().all(|shard| !shard.owner.is_empty())).then_some(())
+        })
+        .await;
+    }
+    let service = &services[0];
+    service.create_policy("p", policy(8)).await.unwrap();
+    for number in 0..8 {
+        let id = format!("frames-{number}");
+        triggered(service, &id, frames(1, &["gpu"])).await;
+    }
+    let mut names = Vec::new();
+    while names.len() < 8 {
+        let most = 8 - u32::try_from(names.len()).unwrap();
+        let events = acquire(&services[names.len() % services.len()], &["gpu", "eu"], most, 20).await.events;
+        names.extend(events.into_iter().map(|event| event.name));
+    }
+    let listed = async |service: &Service, has: u32| {
+        wait_for("what it has", 20, async || {
+            let request = ListWorkersRequest { parent: QUEUE.to_owned() };
+            let list = workers(service).list_workers(request).await.unwrap().into_inner().workers;
+            let count = list.first().map_or(0, |worker| worker.events_count);
+            (list.len() <= 1 && count == has).then_some(list.into_iter().next())
+        })
+        .await
+    };
+    for service in &services {
+        let worker = listed(service, 8).await.unwrap();
+        assert_eq!((worker.worker.as_str(), worker.polls, worker.id.as_str()), ("poller", true, ""));
+        assert_eq!(
+            (worker.capacity, worker.room, worker.labels),
+            (8, 0, vec!["eu".to_owned(), "gpu".to_owned()])
+        );
+        assert!(worker.events.len() == 8 && worker.events.iter().all(|event| names.contains(event)));
+    }
+    let text = Cli::new(service.url()).ok(&["workers"]);
+    let line: Vec<&str> = text.lines().last().unwrap().split_whitespace().take(6).collect();
+    assert_eq!(line, ["render", "poller", "eu,gpu", "8", "0", "8"], "{text}");
+    let shown = page(service, "/n/default/workers", "text/html").await.body;
+    assert!(shown.contains("poller") && shown.contains("8 events"), "{shown}");
+    let before = listed(service, 8).await.unwrap().last_sign_time.unwrap();
+    let extend = ExtendTokenRequest { name: names[0].clone(), ..ExtendTokenRequest::default() };
+    service.handler().extend_token(extend).await.unwrap();
+    let after = listed(service, 8).await.unwrap().last_sign_time.unwrap();
+    assert!((after.seconds, after.nanos) > (before.seconds, before.nanos), "a heartbeat is a sign of life");
+    // While it polls for more, it is one line with both.
+    let more = acquire(service, &["gpu", "eu"], 3, 5);
+    let both = async {
+        let request = || ListWorkersRequest { parent: QUEUE.to_owned() };
+        wait_for("its poll and its events", 4, async || {
+            let list = workers(service).list_workers(request()).await.unwrap().into_inner().workers;
+            let [worker] = list.as_slice() else { panic!("{list:?}") };
+            (worker.room == 3 && worker.capacity == 11 && worker.events_count == 8).then_some(())
+        })
+        .await;
+    };
+    assert!(tokio::join!(more, both).0.events.is_empty());
+    for (at, name) in names.iter().enumerate() {
+        let request = ReleaseTokenRequest { name: name.clone(), ..ReleaseTokenRequest::default() };
+        service.handler().release_token(request).await.unwrap();
+        listed(service, 7 - u32::try_from(at).unwrap()).await;
+    }
+    for service in services {
+        service.stop().await;
+    }
+}
+
 async fn workers_are_listed_with_what_they_have(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
@@ -255,7 +333,7 @@ async fn a_worker_that_does_not_read_is_given_up(kind: Kind) {
     wait_for("that it has gone", 20, async || {
         let request = ListWorkersRequest { parent: "namespaces/default".to_owned() };
         let list = workers(&service).list_workers(request).await.unwrap().into_inner().workers;
-        list.is_empty().then_some(())
+        list.iter().all(|worker| worker.worker != "deaf").then_some(())
     })
     .await;
     service.stop().await;
@@ -264,5 +342,6 @@ async fn a_worker_that_does_not_read_is_given_up(kind: Kind) {
 on_both_stores!(
     what_nobody_is_able_to_do_is_a_trouble_until_somebody_is,
     workers_are_listed_with_what_they_have,
+    who_polls_is_listed_with_what_it_has,
     a_worker_that_does_not_read_is_given_up,
 );

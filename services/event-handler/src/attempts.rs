@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
 use tollgate_core::model::{Delivery, EventRef, MINUTE_US, RunId, Sent};
@@ -20,6 +21,7 @@ use tollgate_store::attempts::AttemptRow;
 use tollgate_target::{Leave, Targets};
 
 use crate::Shared;
+use crate::routes::Input;
 use crate::workers::{Desk, Outcome, RoomUnit};
 
 /// The most attempts that wait to be written, of all events together. They take some 20 MB.
@@ -36,6 +38,9 @@ const WRITES_AT_ONCE: usize = 5;
 #[derive(Debug)]
 pub(crate) struct PulledBy {
     pub(crate) desk: Desk,
+    pub(crate) event: EventRef,
+    /// Hears who has taken it.
+    pub(crate) owner: mpsc::UnboundedSender<Input>,
     pub(crate) unit: Option<RoomUnit>,
     /// For how long the worker may be silent, in milliseconds, where its token is taken back then.
     pub(crate) token_ttl_ms: Option<i64>,
@@ -58,7 +63,12 @@ impl PulledBy {
         let token_ttl = self.token_ttl_ms.map(convert::duration_of_ms);
         let event = v1::WorkEvent { name, attempt, event, token_ttl };
         match self.desk.give(unit, event, (leave.until(deadline), deadline)).await {
-            Outcome::Accepted => Sent::Accepted,
+            Outcome::Accepted(by) => {
+                if let Some(by) = by {
+                    let _gone = self.owner.send(Input::Taken { event: self.event, attempt, by });
+                }
+                Sent::Accepted
+            }
             Outcome::NotSent(message) => not_sent(format!("not sent: {message}")),
             Outcome::Unclear(message) => Sent::Unclear { message, retry_after_ms: None },
         }

@@ -15,6 +15,7 @@ mod lending;
 mod service;
 mod sessions;
 mod stream;
+mod taken;
 mod unable;
 
 #[cfg(test)]
@@ -24,4 +25,5 @@ pub(crate) use desk::{Desk, RoomUnit};
 pub(crate) use elsewhere::Elsewhere;
 pub(crate) use handing::Outcome;
 pub use service::Workers;
+pub(crate) use taken::{Poller, Taken, Workers as AtWork};
 pub(crate) use unable::Unable;

@@ -196,6 +196,14 @@ impl Shard {
         self.ledger.runs.get(&run).map(|r| r.row.namespace.as_str())
     }
 
+    /// The namespace and the queue of an event that a worker took itself, if it is in flight under this attempt.
+    pub fn pulled_from(&self, run: RunId, index: u32, attempt: u32) -> Option<(&str, &str)> {
+        let token = self.ledger.tokens.get(&(run, index))?;
+        let is_its = token.in_flight() && token.row.attempt == attempt;
+        let run = self.ledger.runs.get(&run).filter(|_| is_its)?;
+        Some((&run.row.namespace, run.spec.target.pull()?.queue()))
+    }
+
     /// The number of the commit after which everything taken in so far is durable; none if it is already.
     pub fn durable_after(&mut self) -> Option<u64> {
         // A schedule is handed over by the commit after the one that gives it up.

@@ -121,7 +121,9 @@ fn row(visit: &Visit, worker: &v1::Worker) -> Markup {
     html! {
         tr {
             th scope="row" {
-                @if worker.worker.is_empty() { span.mute { "nameless, " (worker.id) } } @else { (worker.worker) }
+                @if worker.worker.is_empty() {
+                    span.mute { "nameless" @if !worker.id.is_empty() { ", " (worker.id) } }
+                } @else { (worker.worker) }
                 @if worker.polls { " " span.mute { "polls" } }
             }
             td.name data-label="Queue" { a href=(workers(&visit.ns, queue)) { (queue) } }

@@ -64,6 +64,11 @@ impl Owner {
                 life.sent(run, index, attempt, sent, now);
                 tollgate_fault_points::pass("handler.mark.after");
             }
+            Input::Taken { event, attempt, by } => {
+                let machine = life.machine();
+                let is_held = |run, index, attempt| machine.pulled_from(run, index, attempt).is_some();
+                self.taken.note((event, attempt), by, now.wall_us, is_held);
+            }
             Input::Unsent { run, index, attempt } => {
                 self.begun.remove(&(run, index, attempt));
                 life.unsent(run, index, attempt, now);
@@ -85,6 +90,7 @@ impl Owner {
                     let _gone = reply.send(Replied::Foreign);
                     return;
                 }
+                self.taken.sign(run, index, now.wall_us);
                 let number = self.next_reply();
                 let told = life.extend((run, index), attempt, ttl_ms, number, (self.standing(), now));
                 self.answer_or_keep(number, told, reply);
@@ -109,6 +115,14 @@ impl Owner {
             Input::CountMinutes { reply } => {
                 self.shared.minutes.put(life.take_minutes(self.lease.epoch, now));
                 let _gone = reply.send(());
+            }
+            Input::AtWork { namespace, queue, reply } => {
+                let machine = life.machine();
+                let _gone = reply.send(self.taken.workers(|run, index, attempt| {
+                    let of = machine.pulled_from(run, index, attempt)?;
+                    let is_asked = of.0 == namespace && queue.as_ref().is_none_or(|queue| queue == of.1);
+                    is_asked.then(|| of.1.to_owned())
+                }));
             }
             Input::Sight { unable, polled, reply } => {
                 let mut sight = life.machine().sight(now);
@@ -267,7 +281,8 @@ impl Owner {
         let payloads = self.shared.payloads.clone();
         let pulled = send.pulled.map(|Pulled { pool, token_ttl_ms }| {
             let unit = self.shared.desk.unit(shard, pool);
-            PulledBy { desk: self.shared.desk.clone(), unit, token_ttl_ms }
+            let (desk, owner) = (self.shared.desk.clone(), self.loopback.clone());
+            PulledBy { desk, event, owner, unit, token_ttl_ms }
         });
         self.begun.insert((run, index, attempt), leave.clone());
         self.outgoing.push(async move {

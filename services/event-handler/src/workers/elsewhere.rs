@@ -18,6 +18,7 @@ use tollgate_proto::v1::give_event_response::Outcome as Told;
 use super::book::WorkerId;
 use super::handing::Outcome;
 use super::lack::Lack;
+use super::taken::Poller;
 use crate::peers::{Asked, Peers};
 
 /// How much longer an answer about an event may take than the event may.
@@ -75,7 +76,9 @@ impl Elsewhere {
         let request = v1::GiveEventRequest { room: lent.room, event: Some(event), deadline_ms };
         match self.peers.give_event(&lent.process, request, left + ON_THE_WAY).await {
             Asked::Answer(answer) => match answer.outcome() {
-                Told::Accepted => Outcome::Accepted,
+                Told::Accepted => Outcome::Accepted(
+                    answer.polls.then(|| Arc::new(Poller::new(answer.worker, answer.labels.into()))),
+                ),
                 Told::NotSent => Outcome::NotSent(answer.message),
                 Told::Unclear | Told::Unspecified => Outcome::Unclear(answer.message),
             },

@@ -19,7 +19,7 @@ const WORKERS_MAX: usize = 20_000;
 /// Of what all others leave of them, one part in this many is left free by each namespace.
 const LEFT_TO_OTHERS: usize = 4;
 /// How many of its events are named of a worker.
-const NAMED_MAX: usize = 10;
+pub(super) const NAMED_MAX: usize = 10;
 
 impl Desk {
     /// A worker is there. Its id, and what it is given.
@@ -133,7 +133,7 @@ impl Desk {
             Some(held) => {
                 if let Some(reply) = held.reply.take() {
                     // Nobody waits for it any more if it comes too late.
-                    let _late = reply.send(Outcome::Accepted);
+                    let _late = reply.send(Outcome::Accepted(None));
                 }
                 Ok(())
             }
@@ -158,7 +158,7 @@ impl Desk {
         let Some(session) = state.sessions.get_mut(&id) else { return };
         let Some(held) = session.events.remove(name) else { return };
         if let Some(reply) = held.reply {
-            let _late = reply.send(Outcome::Accepted);
+            let _late = reply.send(Outcome::Accepted(None));
         }
         for _ in 0..held.units {
             let given = state.book.free(id);

@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::oneshot;
 use tollgate_proto::v1;
 
+use super::taken::Poller;
+
 /// What became of an event that was to be handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The worker has it.
-    Accepted,
+    /// The worker has it; who, where it has no stream.
+    Accepted(Option<Arc<Poller>>),
     /// The worker does not have it.
     NotSent(String),
     /// Nobody knows.

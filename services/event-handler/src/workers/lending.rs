@@ -143,12 +143,14 @@ impl Desk {
             }
             _ => Outcome::NotSent("the room that was taken for it has gone back".to_owned()),
         };
-        let (told, message) = match outcome {
-            Outcome::Accepted => (Told::Accepted, String::new()),
-            Outcome::NotSent(message) => (Told::NotSent, message),
-            Outcome::Unclear(message) => (Told::Unclear, message),
+        let (told, message, by) = match outcome {
+            Outcome::Accepted(by) => (Told::Accepted, String::new(), by),
+            Outcome::NotSent(message) => (Told::NotSent, message, None),
+            Outcome::Unclear(message) => (Told::Unclear, message, None),
         };
-        v1::GiveEventResponse { outcome: told.into(), message }
+        let polls = by.is_some();
+        let (worker, labels) = by.map(|by| by.told()).unwrap_or_default();
+        v1::GiveEventResponse { outcome: told.into(), message, polls, worker, labels }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The gRPC service `tollgate.v1.WorkerService`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -14,11 +15,13 @@ use tollgate_proto::v1;
 use tollgate_proto::v1::worker_service_server::WorkerService;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::book::{QueueKey, WorkerId};
+use super::book::{Labels, QueueKey, WorkerId};
 use super::handing::{Handed, Outcome};
 use super::sessions::Profile;
 use super::stream::{self, Opened, Outgoing, turned_away};
+use super::taken::{self, Poller};
 use crate::Shared;
+use crate::routes::Input;
 
 /// How long an answer that has an event waits for others.
 const TOGETHER: Duration = Duration::from_millis(5);
@@ -80,12 +83,14 @@ impl WorkerService for Workers {
         let name = work::worker("worker", &request.worker)?;
         let (most, wait_ms) = work::acquire(&request)?;
         let queue = QueueKey { namespace: namespace.into(), queue: id.into() };
-        let profile = Profile { queue, labels: labels.into(), name, polls: true };
+        let labels: Labels = labels.into();
+        let by = Arc::new(Poller::new(name.clone(), labels.clone()));
+        let profile = Profile { queue, labels, name, polls: true };
         let until = instant_now() + Duration::from_millis(u64::try_from(wait_ms).unwrap_or_default());
         let mut poll = Poll::begin(&self.shared, profile, most)?;
         poll.wait(until).await;
         StreamKey::check(key.as_ref())?;
-        Ok(Response::new(v1::AcquireEventsResponse { events: poll.end() }))
+        Ok(Response::new(v1::AcquireEventsResponse { events: poll.end(&by) }))
     }
 
     async fn list_workers(
@@ -116,9 +121,12 @@ impl Shared {
         namespace: &str,
         queue: Option<&str>,
     ) -> Result<v1::ListWorkersResponse, Status> {
-        let v1::ReadWorkersResponse { mut workers, mut more_count } = self.workers_here(namespace, queue);
+        let (here, others) =
+            futures::future::join(self.workers_here(namespace, queue), self.peers.workers(namespace, queue))
+                .await;
+        let v1::ReadWorkersResponse { mut workers, mut more_count } = here;
         let mut unreached_count = 0;
-        for (_, answer) in self.peers.workers(namespace, queue).await {
+        for (_, answer) in others {
             match answer {
                 Some(other) => {
                     workers.extend(other.workers);
@@ -127,15 +135,23 @@ impl Shared {
                 None => unreached_count += 1,
             }
         }
-        workers.sort_by(|a, b| (&a.queue, &a.worker, &a.id).cmp(&(&b.queue, &b.worker, &b.id)));
+        let mut workers = taken::together(workers);
         more_count += u32::try_from(workers.len().saturating_sub(LISTED_MAX)).unwrap_or(u32::MAX);
         workers.truncate(LISTED_MAX);
         Ok(v1::ListWorkersResponse { workers, unreached_count, more_count })
     }
 
-    /// The workers of this process.
-    pub(crate) fn workers_here(&self, namespace: &str, queue: Option<&str>) -> v1::ReadWorkersResponse {
-        let mut workers = self.desk.list(namespace, queue);
+    /// The workers of this process, and those that polled any and have events of its shards.
+    pub(crate) async fn workers_here(&self, namespace: &str, queue: Option<&str>) -> v1::ReadWorkersResponse {
+        let at_work = self.ask_owners(|reply| {
+            let (namespace, queue) = (namespace.to_owned(), queue.map(str::to_owned));
+            Input::AtWork { namespace, queue, reply }
+        });
+        let at_work = at_work.await.into_iter().filter_map(|(_, at_work)| at_work).flatten();
+        let id = |event| self.keyring.id(event).to_string();
+        let at_work = at_work.map(|(by, at_work)| taken::shown(namespace, by, &at_work, id));
+        let mut workers =
+            taken::together(self.desk.list(namespace, queue).into_iter().chain(at_work).collect());
         let more = workers.len().saturating_sub(LISTED_MAX);
         workers.truncate(LISTED_MAX);
         v1::ReadWorkersResponse { workers, more_count: u32::try_from(more).unwrap_or(u32::MAX) }
@@ -194,12 +210,12 @@ impl<'s> Poll<'s> {
     }
 
     /// What it was given counts as accepted from now on.
-    fn end(mut self) -> Vec<v1::WorkEvent> {
+    fn end(mut self, by: &Arc<Poller>) -> Vec<v1::WorkEvent> {
         let mut events = Vec::new();
         for handed in self.handed.drain(..) {
             if handed.way.write() {
                 // Nobody waits for it any more if it comes too late.
-                let _late = handed.reply.send(Outcome::Accepted);
+                let _late = handed.reply.send(Outcome::Accepted(Some(by.clone())));
                 events.push(handed.event);
             }
         }

@@ -59,7 +59,11 @@ fn text(view: View, answer: &v1::ListWorkersResponse) -> String {
     ];
     let mut table = Table::of(view, head);
     for worker in &answer.workers {
-        let name = if worker.worker.is_empty() { format!("({})", worker.id) } else { worker.worker.clone() };
+        let name = match (worker.worker.as_str(), worker.id.as_str()) {
+            ("", "") => "(nameless)".to_owned(),
+            ("", id) => format!("({id})"),
+            (name, _) => name.to_owned(),
+        };
         table.row([
             Cell::from(names::short(&worker.queue)),
             name.into(),
