@@ -175,6 +175,27 @@ async fn who_has_gone_with_an_event_is_missed() {
     service.stop().await;
 }
 
+/// Until two processes share the queue shards, and none has moved for three seconds.
+async fn divided(service: &Service) {
+    let owners = async || {
+        let request = GetHandlerStatusRequest::default();
+        let shards = service.handler().get_handler_status(request).await.unwrap().into_inner().shards;
+        shards.into_iter().map(|shard| shard.owner).collect::<Vec<_>>()
+    };
+    let is_shared = |owners: &[String]| {
+        owners.iter().any(|owner| *owner != owners[0]) && owners.iter().all(|owner| !owner.is_empty())
+    };
+    wait_for("two owners at rest", 60, async || {
+        let before = owners().await;
+        if !is_shared(&before) {
+            return None;
+        }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        (owners().await == before).then_some(())
+    })
+    .await;
+}
+
 /// Between two polls, and where the owner is another process, a worker is listed with what it has.
 async fn who_polls_is_listed_with_what_it_has(kind: Kind) {
     let database = Database::new(kind).await;
@@ -182,13 +203,7 @@ async fn who_polls_is_listed_with_what_it_has(kind: Kind) {
     if kind == Kind::Postgres {
         services.push(Service::join(&database, &[]).await);
         // What a shard knows of those that poll does not go along with it.
-        wait_for("half of the shards for each", 60, async || {
-            let request = GetHandlerStatusRequest::default();
-            let shards = services[0].handler().get_handler_status(request).await.unwrap().into_inner().shards;
-            let of_first = shards.iter().filter(|shard| shard.owner == shards[0].owner).count();
-            (2 * of_first == shards.len() && shards.iter().all(|shard| !shard.owner.is_empty())).then_some(())
-        })
-        .await;
+        divided(&services[0]).await;
     }
     let service = &services[0];
     service.create_policy("p", policy(8)).await.unwrap();
