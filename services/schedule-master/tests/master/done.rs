@@ -1,14 +1,13 @@
 //! Schedules that are deleted once they never fire again.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use serde_json::json;
 use tollgate_core::emit::Window;
 use tollgate_core::model::{Run, RunId, RunState, SECOND_US};
 use tollgate_proto::json::to_json;
 use tollgate_schedule_master::{Options, shard_of};
-use world::{NOW_S, NOW_US, World};
+
+use crate::world::{self, NOW_S, NOW_US, World};
 
 const HOUR_S: i64 = 3_600;
 

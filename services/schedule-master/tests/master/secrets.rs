@@ -1,8 +1,6 @@
 //! What is secret is sealed in the store, comes back only to who may see it, and never reaches the audit log.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -10,7 +8,8 @@ use tollgate_proto::json as proto_json;
 use tollgate_schedule_master::{Options, reseal};
 use tollgate_secrets::{Keys, generate_line};
 use tonic::Code;
-use world::{World, fields, given_schedule};
+
+use crate::world::{self, World, fields, given_schedule};
 
 const SECRET: &str = "whsec_c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0";
 const HIDDEN: [&str; 4] = ["c2VjcmV0IHNlY3JldCBz", "Bearer abc", "tenant-17", "hunter2"];

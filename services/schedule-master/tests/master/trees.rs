@@ -1,8 +1,6 @@
 //! Policies in trees: what may stand where, where it lives, what new ones get above them.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use serde_json::{Value, json};
 use tollgate_core::handle::change::Changes;
 use tollgate_core::handle::control::Control;
@@ -10,7 +8,8 @@ use tollgate_proto::convert::names;
 use tollgate_proto::v1;
 use tollgate_schedule_master::{Options, shard_of};
 use tonic::{Code, Status};
-use world::{PARENT, World, as_alice, fields, given_policy, given_schedule, policy_name};
+
+use crate::world::{PARENT, World, as_alice, fields, given_policy, given_schedule, policy_name};
 
 async fn update(world: &mut World, id: &str, policy: Value, mask: &[&str]) -> Result<v1::Policy, Status> {
     let mut policy: v1::Policy = tollgate_proto::json::from_json(policy).unwrap();

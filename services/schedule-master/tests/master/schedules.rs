@@ -1,14 +1,13 @@
 //! One schedule's life through the API.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use serde_json::json;
 use tollgate_core::model::{PastPause, SECOND_US, Schedule};
 use tollgate_proto::json::to_json;
 use tollgate_proto::v1;
 use tonic::Code;
-use world::{NOW_S, NOW_US, PARENT, World, as_alice, name, schedule};
+
+use crate::world::{self, NOW_S, NOW_US, PARENT, World, as_alice, name, schedule};
 
 #[tokio::test]
 async fn a_created_schedule_is_read_back_with_what_its_timing_means() {

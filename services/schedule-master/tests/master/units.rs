@@ -1,8 +1,6 @@
 //! How many tokens events take: refused above a limit where it is asked for, warned of where a limit was lowered since.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use std::fmt::Debug;
 
 use serde_json::json;
@@ -10,7 +8,8 @@ use tollgate_core::model::Run;
 use tollgate_proto::v1::submit_items_request::Part;
 use tollgate_proto::v1::{self, SubmissionHeader, SubmitItemsRequest, WarningKind};
 use tonic::{Code, Status};
-use world::{World, as_alice, fields, given_policy, given_schedule, name, policy_name};
+
+use crate::world::{World, as_alice, fields, given_policy, given_schedule, name, policy_name};
 
 fn refused<T: Debug>(result: Result<T, Status>, field: &str, said: &str) {
     let status = result.unwrap_err();

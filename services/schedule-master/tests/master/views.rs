@@ -1,15 +1,14 @@
 //! What is shown of schedules: previews, children, skipped triggers, the audit log.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use prost_types::Timestamp;
 use serde_json::json;
 use tollgate_core::model::{MINUTE_US, SkipReason, Skipped};
 use tollgate_proto::v1;
 use tollgate_proto::v1::preview_schedule_request::Source;
 use tonic::{Code, Status};
-use world::{NOW_S, NOW_US, PARENT, World, as_alice, fields, name, schedule};
+
+use crate::world::{NOW_S, NOW_US, PARENT, World, as_alice, fields, name, schedule};
 
 async fn preview(
     world: &mut World,

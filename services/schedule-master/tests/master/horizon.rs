@@ -1,8 +1,6 @@
 //! What the queue shards hear of changes inside the windows that are open already.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use serde_json::json;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{MINUTE_US, SECOND_US};
@@ -11,7 +9,8 @@ use tollgate_proto::v1;
 use tollgate_schedule_master::shard_of;
 use tollgate_store::plan::PlanWrite;
 use uuid::Uuid;
-use world::{NOW_US, Told, World, given_policy, given_schedule};
+
+use crate::world::{NOW_US, Told, World, given_policy, given_schedule};
 
 const PAUSED: i32 = v1::SkipReason::Paused as i32;
 

@@ -1,12 +1,11 @@
 //! One alert's life through the API: what is stored, shown, kept and refused.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use tollgate_proto::v1;
 use tollgate_proto::v1::alert_target::Target;
 use tonic::Code;
-use world::{PARENT, World, as_alice};
+
+use crate::world::{PARENT, World, as_alice};
 
 const SECRET: &str = "whsec_YS1zZWNyZXQtdGhhdC1ldmVyeWJvZHkta25vd3M=";
 

@@ -1,8 +1,6 @@
 //! Items that are submitted.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use std::sync::Arc;
 
 use prost_types::Timestamp;
@@ -14,7 +12,8 @@ use tollgate_proto::v1::{self, SubmissionHeader, SubmissionState, SubmitItemsReq
 use tollgate_schedule_master::Options;
 use tollgate_secrets::{Keys, generate_line, is_sealed, item_field};
 use tonic::{Code, Status};
-use world::{NOW_S, World, as_alice, fields, name};
+
+use crate::world::{NOW_S, World, as_alice, fields, name};
 
 fn header(request_id: &str) -> SubmissionHeader {
     SubmissionHeader { name: name("a"), request_id: request_id.to_owned(), ..SubmissionHeader::default() }

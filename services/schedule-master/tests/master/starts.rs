@@ -1,13 +1,12 @@
 //! When runs start, and on which dates they do not: what is shown of `start_within`, `spread` of one event and `exclude`.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use prost_types::{Duration, Timestamp};
 use serde_json::json;
 use tollgate_proto::v1;
 use tollgate_proto::v1::preview_schedule_request::Source;
-use world::{NOW_S, PARENT, World, name, schedule};
+
+use crate::world::{self, NOW_S, PARENT, World, name, schedule};
 
 async fn preview(world: &mut World, source: Source, count: i32) -> Vec<v1::LaunchTime> {
     let request = v1::PreviewScheduleRequest { source: Some(source), from_time: None, count };

@@ -5,15 +5,14 @@
     reason = "tests, which measure with the machine's clocks"
 )]
 
-mod world;
-
 use std::time::Instant;
 
 use serde_json::json;
 use tollgate_proto::v1;
 use tollgate_schedule_master::Options;
 use tonic::Code;
-use world::{World, fields, given_policy, given_schedule};
+
+use crate::world::{self, World, fields, given_policy, given_schedule};
 
 fn counts(answer: &v1::ApplyResourcesResponse) -> [u32; 4] {
     [answer.created_count, answer.updated_count, answer.unchanged_count, answer.failed_count]

@@ -1,13 +1,12 @@
 //! The same to all schedules that match.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use serde_json::json;
 use tollgate_proto::v1;
 use tollgate_schedule_master::{Options, Quota, Quotas};
 use tonic::{Code, Status};
-use world::{PARENT, World, as_alice, fields, name};
+
+use crate::world::{PARENT, World, as_alice, fields, name};
 
 /// Schedules of two teams: `b000`, `b001`, … of billing, and two of others.
 async fn world(billing: usize) -> World {

@@ -1,8 +1,6 @@
 //! One policy's life through the API, and what its queue shard hears of it.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use serde_json::json;
 use tollgate_core::handle::control::Control;
 use tollgate_core::model::{Policy, SECOND_US};
@@ -12,7 +10,8 @@ use tollgate_proto::v1;
 use tollgate_schedule_master::shard_of;
 use tollgate_store::plan::{Audit, PlanWrite};
 use tonic::Code;
-use world::{PARENT, World, as_alice, given_policy, policy_name};
+
+use crate::world::{PARENT, World, as_alice, given_policy, policy_name};
 
 /// What waits in the inboxes about policies: shard, generation (0 for a deletion).
 async fn told(world: &World) -> Vec<(u16, i64)> {

@@ -1,15 +1,14 @@
 //! How much a namespace may have and do.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use serde_json::json;
 use tollgate_core::model::SECOND_US;
 use tollgate_proto::v1;
 use tollgate_schedule_master::{Options, Quota, Quotas};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
-use world::{PARENT, World, given_schedule, name};
+
+use crate::world::{self, PARENT, World, given_schedule, name};
 
 async fn world(each: Quota, overrides: &str) -> World {
     let quotas = Quotas { each, namespaces: serde_json::from_str(overrides).unwrap() };

@@ -1,15 +1,14 @@
 //! Changes with revisions: in any order, late and twice, they end with the latest.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tollgate_proto::v1::{self, ApplyAction};
 use tollgate_schedule_master::Options;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
-use world::{World, as_alice, fields, given_policy, given_schedule, name, policy_name};
+
+use crate::world::{World, as_alice, fields, given_policy, given_schedule, name, policy_name};
 
 fn numbered(given: v1::ApplyResourcesRequest, revision: i64) -> v1::ApplyResourcesRequest {
     v1::ApplyResourcesRequest { revision, ..given }

@@ -2,13 +2,12 @@
 //! emitted.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use serde_json::json;
 use tollgate_proto::v1;
 use tollgate_proto::v1::apply_resources_request::Resource;
 use tonic::{Code, Status};
-use world::{NOW_S, PARENT, World, as_alice, fields, given_schedule, name, schedule};
+
+use crate::world::{NOW_S, PARENT, World, as_alice, fields, given_schedule, name, schedule};
 
 fn calendar_name(id: &str) -> String {
     format!("{PARENT}/calendars/{id}")

@@ -4,7 +4,7 @@
     unreachable_pub,
     clippy::unwrap_used,
     clippy::allow_attributes,
-    reason = "each test file uses its part"
+    reason = "each test uses its part"
 )]
 
 use std::sync::{Arc, Mutex};

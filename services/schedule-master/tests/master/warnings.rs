@@ -1,14 +1,13 @@
 //! What was accepted and will probably not do what was meant: in the answers of create, update and apply.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use std::time::Duration;
 
 use serde_json::json;
 use tollgate_proto::v1::{self, WarningKind};
 use tollgate_schedule_master::{AddressFault, AddressLook, Options};
-use world::{World, as_alice, given_policy, given_schedule};
+
+use crate::world::{World, as_alice, given_policy, given_schedule};
 
 /// Addresses with `inside` are refused, with `hangs` never known.
 async fn world() -> World {

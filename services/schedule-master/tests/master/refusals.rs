@@ -1,12 +1,11 @@
 //! What is refused, with which words, and that nothing is written then.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use serde_json::{Value, json};
 use tollgate_proto::{json as proto_json, v1};
 use tonic::{Code, Status};
-use world::{PARENT, World, as_alice, fields, name, policy_name};
+
+use crate::world::{self, PARENT, World, as_alice, fields, name, policy_name};
 
 /// A world with a schedule `a` under policy `p`, inside an opened window.
 async fn world() -> World {

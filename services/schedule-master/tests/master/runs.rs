@@ -1,8 +1,6 @@
 //! Runs that a user makes by hand.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use prost_types::Timestamp;
 use serde_json::json;
 use tollgate_core::model::{Run, RunId, RunKind, RunState, SECOND_US};
@@ -11,7 +9,8 @@ use tollgate_proto::v1;
 use tollgate_schedule_master::{Options, shard_of};
 use tollgate_store::plan::{ByHand, Request, RequestStep};
 use tonic::{Code, Status};
-use world::{NOW_S, World, as_alice, fields, name};
+
+use crate::world::{self, NOW_S, World, as_alice, fields, name};
 
 async fn trigger(world: &mut World, id: &str, events: Option<u32>) -> Result<v1::Run, Status> {
     let request = v1::TriggerScheduleRequest { name: name(id), events, ..Default::default() };

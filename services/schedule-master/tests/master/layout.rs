@@ -1,14 +1,13 @@
 //! Queue shards that are added: what is there stays where it lives, and what is new is spread over all.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
 use serde_json::json;
 use tollgate_core::model::Schedule;
 use tollgate_core::plan::{home, shard_of};
 use tollgate_store::plan::Audit;
 use uuid::Uuid;
-use world::World;
+
+use crate::world::{self, World};
 
 /// How many there are after some were added to the first ones.
 const NOW: u16 = 256;
