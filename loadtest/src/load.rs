@@ -215,7 +215,7 @@ impl Load<'_> {
                     ..self.named(&id, vec![every(every_s, phase)], events, target)
                 }
             }
-            Kind::Apply | Kind::Windows | Kind::Workers => {
+            Kind::Apply | Kind::Windows | Kind::Workers | Kind::Polls => {
                 let minute = number % 1_440;
                 let cron = Rule::Cron(format!("{} {} * * *", minute % 60, minute / 60));
                 let day = usize::try_from(number / 1_440).unwrap_or(0);

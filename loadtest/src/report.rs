@@ -141,6 +141,8 @@ pub(crate) struct Report {
     scenario: String,
     about: String,
     store: &'static str,
+    /// Of the service.
+    processes: u32,
     rows: Vec<Row>,
     bars: Vec<Judged>,
     #[serde(skip)]
@@ -148,13 +150,14 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(scenario: &Scenario, store: &'static str) -> Self {
+    pub(crate) fn new(scenario: &Scenario, store: &'static str, processes: u32) -> Self {
         let delivers = scenario.variants.iter().any(|variant| variant.expected() > 0);
         Self {
             columns: if delivers { DELIVERIES } else { WITHOUT },
             scenario: scenario.name.clone(),
             about: scenario.about.clone(),
             store,
+            processes,
             rows: Vec::new(),
             bars: Vec::new(),
             asked: scenario.bars.clone(),
@@ -264,7 +267,11 @@ fn heads(columns: &Range<usize>, out: &mut impl io::Write) -> io::Result<()> {
 /// The head of a scenario's table.
 pub(crate) fn print_head(report: &Report) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "\n{} on {}: {}", report.scenario, report.store, report.about)?;
+    let processes = match report.processes {
+        1 => String::new(),
+        processes => format!(", {processes} processes"),
+    };
+    writeln!(out, "\n{} on {}{processes}: {}", report.scenario, report.store, report.about)?;
     heads(&report.columns, &mut out)
 }
 

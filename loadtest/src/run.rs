@@ -178,7 +178,7 @@ async fn carry_out(scenario: Scenario, program: &Path, args: &RunArgs) -> anyhow
     let database = Database::new(&args.store, args.far()).await?;
     let service = Service::start(program, &database.url(), &scenario.serve).await?;
     let sink = Sink::start(&scenario.lanes(), service.url())?;
-    let mut report = Report::new(&scenario, database.kind());
+    let mut report = Report::new(&scenario, database.kind(), args.processes);
     report::print_head(&report)?;
     let mut stage = Stage { service, others: Vec::new(), sink, database, crowd: None };
     stage.fill_up(args.processes, program, &scenario.serve).await?;

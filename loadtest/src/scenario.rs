@@ -57,6 +57,8 @@ pub(crate) enum Kind {
     Windows,
     /// So many workers as `events` are connected and have nothing to do, for `seconds`.
     Workers,
+    /// As workers, but they poll, by HTTP as the packages do.
+    Polls,
 }
 
 /// One way to run Tollgate.
@@ -203,7 +205,8 @@ impl Scenario {
             );
             let paced = matches!(kind, Kind::Singles | Kind::Spaced | Kind::Triggered | Kind::Chained);
             ensure!(!paced || *per_second > 0, "{name}: per_second: at least 1 is needed");
-            let timed = paced || matches!(kind, Kind::Intervals | Kind::Windows | Kind::Workers);
+            let timed =
+                paced || matches!(kind, Kind::Intervals | Kind::Windows | Kind::Workers | Kind::Polls);
             ensure!(!timed || *seconds > 0, "{name}: seconds: at least 1 is needed");
             let zones_max = chrono_tz::TZ_VARIANTS.len();
             ensure!(
@@ -245,7 +248,7 @@ impl Variant {
             Kind::Burst => events * schedules * policies,
             Kind::Singles | Kind::Spaced | Kind::Triggered | Kind::Chained => seconds * per_second,
             Kind::Intervals => events * schedules * policies * (seconds / every_s),
-            Kind::Apply | Kind::Windows | Kind::Workers => 0,
+            Kind::Apply | Kind::Windows | Kind::Workers | Kind::Polls => 0,
         }
     }
 }

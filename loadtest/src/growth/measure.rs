@@ -55,8 +55,11 @@ async fn prepare_and_work(
     scenario: &Scenario,
     program: &Path,
 ) -> anyhow::Result<PointResult> {
-    let mut line =
-        PointResult::new(point.axis, point.size, Some(Report::new(scenario, stage.database.kind())));
+    let mut line = PointResult::new(
+        point.axis,
+        point.size,
+        Some(Report::new(scenario, stage.database.kind(), point.processes)),
+    );
     let start = Instant::now();
     // The lane of a neighbour, of which no variant has one.
     fill(&stage.service, &point, &scenario.variants[0], stage.sink.port(1)?).await?;

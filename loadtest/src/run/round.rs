@@ -76,7 +76,8 @@ impl Stage {
 
     /// Runs a little of the first variant and of the yardstick.
     pub(crate) async fn warm_up(&mut self, scenario: &Scenario) -> anyhow::Result<()> {
-        if matches!(scenario.variants[0].kind, Kind::Apply | Kind::Windows | Kind::Workers) {
+        let first = scenario.variants[0].kind;
+        if matches!(first, Kind::Apply | Kind::Windows | Kind::Workers | Kind::Polls) {
             return Ok(());
         }
         for at in 0..scenario.variants.len() {
@@ -106,7 +107,7 @@ impl Stage {
         match variant.kind {
             Kind::Apply => self.apply(&load).await,
             Kind::Windows => self.watch_windows(&load).await,
-            Kind::Workers => self.watch_workers(&load).await,
+            Kind::Workers | Kind::Polls => self.watch_workers(&load).await,
             _ => self.deliver(&load, 2 * at).await,
         }
         .with_context(|| format!("variant {}, round {round}", variant.name))
