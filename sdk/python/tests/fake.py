@@ -42,8 +42,8 @@ class Fake:
         self._server.shutdown()
         self._server.server_close()
 
-    def put(self, event: str, attempt: int = 1, ttl: str = "") -> None:
-        document = json.dumps({"id": event, "attempt": attempt, "index": 7, "count": 9, "data": {"n": 1}})
+    def put(self, event: str, attempt: int = 1, ttl: str = "", **more: object) -> None:
+        document = json.dumps({"id": event, "attempt": attempt, "index": 7, "count": 9, "data": {"n": 1}} | more)
         given = {"name": event, "attempt": attempt, "event": document} | ({"tokenTtl": ttl} if ttl else {})
         with self.lock:
             self.events.append(given)

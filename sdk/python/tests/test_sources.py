@@ -13,7 +13,7 @@ from typing import Any
 
 from fake import Running, fake_server, until
 
-from tollgate_worker import Context, Event, Http, Sqs, Worker
+from tollgate_worker import Context, Event, FailedError, Http, Sqs, Worker
 
 SECRET = "whsec_YS1zZWNyZXQtdGhhdC1ldmVyeWJvZHkta25vd3M="
 NEW = "whsec_" + base64.b64encode(b"new").decode()
@@ -162,6 +162,53 @@ class BySqs(unittest.TestCase):
                 running.stop()
             self.assertEqual({name: len(told) for name, told in fake.releases.items()}, {f"e{n}": 1 for n in range(5)})
         self.assertEqual((sorted(queue.deleted), queue.most), ([f"{n}" for n in range(5)], 3))
+
+    def test_a_message_whose_event_needs_no_release_is_deleted_after_the_work(self) -> None:
+        queue = FakeQueue()
+        works: list[str] = []
+
+        def work(event: Event, context: Context) -> None:
+            works.append(event.id)
+            context.heartbeat()
+            if context.wait(1.3 if event.id == "slow" else 0):
+                raise AssertionError("it was cancelled")
+            if event.id == "failed":
+                raise FailedError("no such file")
+            if event.id == "bad" and works.count("bad") == 1:
+                raise OSError("disk full")
+
+        def put(event: str, receipt: str) -> None:
+            with queue.lock:
+                body = json.dumps({"id": event, "attempt": 1, "release": "on_response"})
+                queue.messages.append({"Body": body, "ReceiptHandle": receipt})
+
+        calls: list[str] = []
+        with fake_server() as fake:
+
+            def refuse(path: str) -> tuple[int, str]:
+                calls.append(path)
+                return 400, '{"code": 9, "message": "the event holds no token"}'
+
+            fake.refuse = refuse
+            source = Sqs("queue", queue, visibility_s=3)
+            running = Running(Worker(source, work, server=fake.url, first_heartbeat_s=0.05))
+            with self.assertLogs("tollgate_worker", "ERROR") as log:
+                for event in ("slow", "bad", "failed"):
+                    put(event, event)
+                until("all but the one that is left", lambda: queue.deleted == ["slow", "failed"])
+                # It shows again, under the same attempt; and so does one that is done.
+                put("bad", "bad again")
+                put("slow", "slow again")
+                until("an empty queue", lambda: len(queue.deleted) == 4)
+            running.stop()
+        self.assertEqual((works, calls), (["slow", "bad", "failed", "bad"], []))
+        self.assertEqual(queue.deleted, ["slow", "failed", "bad again", "slow again"])
+        self.assertGreater(queue.hidden["slow"], 1)
+        told = [
+            "event bad: failed, and is left to its queue: OSError: disk full",
+            "event failed: failed, and counts as done, as its token has gone: no such file",
+        ]
+        self.assertEqual(log.output, [f"ERROR:tollgate_worker:{line}" for line in told])
 
 
 if __name__ == "__main__":

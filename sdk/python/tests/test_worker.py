@@ -238,6 +238,67 @@ class Loop(unittest.TestCase):
         again = self.released("again")
         self.assertEqual([(body["outcome"], body["attempt"]) for body in again], [("RETRY", 1), ("SUCCEEDED", 2)])
 
+    def none_is_told(self) -> list[str]:
+        """The calls that are made beside polls; the server holds no token."""
+        calls: list[str] = []
+
+        def refuse(path: str) -> tuple[int, str] | None:
+            if path.endswith(":acquire"):
+                return None
+            calls.append(path)
+            return 400, '{"code": 9, "message": "the event holds no token"}'
+
+        self.fake.refuse = refuse
+        return calls
+
+    def test_an_event_whose_token_has_gone_is_worked_on_and_nobody_told(self) -> None:
+        calls = self.none_is_told()
+        works: list[str] = []
+        cancelled: list[bool] = []
+
+        def work(event: Event, context: Context) -> None:
+            works.append(event.id)
+            if event.id == "slow":
+                context.heartbeat()
+                cancelled.append(context.wait(0.4))
+            if event.id == "bad":
+                raise FailedError("no such file") if "last" in works else OSError("disk full")
+
+        running = Running(worker(self.fake, work, first_heartbeat_s=0.05))
+        with self.assertLogs("tollgate_worker", "ERROR") as log:
+            # With one place. One that is done is passed over, one that failed is tried again, and what cannot be read is lost.
+            for event in ("slow", "bad", "last", "slow", "bad"):
+                self.fake.put(event, ttl="0.060s", release="on_response")
+            self.fake.put("odd", release="on_response", index="one")
+            self.fake.put("end", release="on_response")
+            until("the end", lambda: works[-1:] == ["end"])
+        running.stop()
+        self.assertEqual((works, cancelled, calls), (["slow", "bad", "last", "bad", "end"], [False], []))
+        failed = "ERROR:tollgate_worker:event bad: failed, and counts as done, as its token has gone: "
+        lost = "ERROR:tollgate_worker:event odd: lost, as its token has gone: event: index: 'one', expected a number"
+        self.assertEqual(log.output, [failed + "OSError: disk full", failed + "no such file", lost])
+
+    def test_a_drain_gives_up_an_event_whose_token_has_gone(self) -> None:
+        calls = self.none_is_told()
+        begun = threading.Event()
+        ended: list[bool] = []
+
+        def work(_event: Event, context: Context) -> None:
+            begun.set()
+            ended.append(context.wait(15))
+
+        running = Running(worker(self.fake, work, drain_timeout_s=0.2))
+        self.fake.put("long", release="on_response")
+        self.assertTrue(begun.wait(15))
+        begun_s = time.monotonic()
+        with self.assertLogs("tollgate_worker", "ERROR") as log:
+            running.stop()
+        self.assertLess(time.monotonic() - begun_s, 8)
+        until("its end", lambda: ended == [True])
+        self.assertEqual(calls, [])
+        words = "event long: failed, and counts as done, as its token has gone: the worker stopped before the event was done"
+        self.assertEqual(log.output, [f"ERROR:tollgate_worker:{words}"])
+
     def test_an_event_that_cannot_be_read_is_given_back(self) -> None:
         running = Running(worker(self.fake, nothing))
         with self.assertLogs("tollgate_worker", "ERROR"), self.fake.lock:

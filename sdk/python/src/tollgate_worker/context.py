@@ -37,7 +37,8 @@ class Context:
         return self._cancelled.wait(timeout_s)
 
     def heartbeat(self) -> None:
-        """Keeps the token by hand, beside the heartbeats that are sent anyway. TokenLostError: the event is held no more."""
+        """Keeps the token by hand, beside the heartbeats that are sent anyway. TokenLostError: the event is held no more.
+        An event with `release: on_response` has no token to keep: nothing is sent."""
         try:
             self._beat(self)
         except (BusyError, RefusedError):

@@ -34,7 +34,7 @@ class Event:
     checks: int = 0
     """How often the event has come again as its consumer asked."""
     release: str = "explicit"
-    """"explicit", or "on_response" where the HTTP answer gives the token back."""
+    """"explicit", or "on_response" where the token comes back as soon as the event is taken; by HTTP, with the answer."""
     traceparent: str = ""
     """Leads to the trace of the event; empty where traces are off."""
     data: Any = None
@@ -44,7 +44,7 @@ class Event:
 
     @property
     def is_on_response(self) -> bool:
-        """Whether the HTTP answer gives the token back."""
+        """Whether the token comes back without a release."""
         return self.release == "on_response"
 
 
@@ -78,6 +78,16 @@ def event_of(document: object) -> Event:
     if isinstance(document.get("time"), str):
         event.time = time_of(document["time"])
     return event
+
+
+def release_of(text: str) -> str:
+    """The member `release` of a document of which others cannot be read; "explicit" where it cannot be read either."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return "explicit"
+    release = document.get("release") if isinstance(document, dict) else None
+    return release if isinstance(release, str) else "explicit"
 
 
 def time_of(text: str) -> datetime:

@@ -66,6 +66,13 @@ class Known:
                 first = next(iter(self._done))
                 del self._done[first], self._events[first]
 
+    def forget(self, event: str) -> None:
+        """Forgets an event at work, so that it may come again under the same attempt."""
+        with self._lock:
+            entry = self._events.get(event)
+            if entry is not None and entry.release is None:
+                del self._events[event]
+
     def replaced(self, event: str, release: Release) -> None:
         """Notes that another release takes the place of the one that was refused."""
         with self._lock:

@@ -32,10 +32,10 @@ class Delivery:
     ttl_s: float = 0.0
     """How long silence is allowed; 0 where the source does not know."""
     hide: Callable[[], None] | None = None
-    """Keeps others from taking it, at once and then so often, until its release was answered."""
+    """Keeps others from taking it, at once and then so often, until it is over."""
     hide_every_s: float = 0.0
     answered: Callable[[], None] | None = None
-    """Is told that the release was answered."""
+    """Is told that it is over: its release was answered, or it needs none."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,13 @@ class Loop:
         self._start(self._work, delivery, release)
 
     def give_back(self, delivery: Delivery, why: str) -> None:
-        """Has an event come again that is not worked on."""
-        self._start(self._release, delivery, retry(why).under(delivery.event.attempt))
+        """Has an event come again that is not worked on; one whose token has gone is lost."""
+        event = delivery.event
+        if event.is_on_response:
+            logger.error("event %s: lost, as its token has gone: %s", event.id, why)
+            return
+        logger.error("event %s: given back: %s", event.id, why)
+        self._start(self._release, delivery, retry(why).under(event.attempt))
 
     def take_now(self, event: Event) -> Said:
         """Works on an event whose answer gives its token back, in a place that the caller has taken."""
@@ -125,7 +130,7 @@ class Loop:
             if verdict is Verdict.WORKING:
                 return Said(409, "the event is being worked on")
             if release is None:
-                release = self._run(event, None)
+                release = self._run(Delivery(event))
                 self.known.ended(event.id, release)
             return Said(200) if release.outcome is Status.SUCCEEDED else Said(500, release.message)
         finally:
@@ -177,8 +182,11 @@ class Loop:
             if delivery.hide:
                 threading.Thread(target=self._hide, args=(delivery, over), daemon=True).start()
             event = delivery.event
+            if event.is_on_response:
+                self._work_untold(delivery, release)
+                return
             if release is None:
-                release = self._run(event, delivery)
+                release = self._run(delivery)
                 release = release.under(self.known.attempt(event.id, event.attempt))
                 self.known.ended(event.id, release)
             else:
@@ -188,6 +196,23 @@ class Loop:
             over.set()
             self.free()
 
+    def _work_untold(self, delivery: Delivery, done: Release | None) -> None:
+        """Works on an event whose token has gone, unless that has been done: nobody can be told how it went."""
+        event = delivery.event
+        if done is None:
+            release = self._run(delivery)
+            is_left = release.outcome is Status.RETRY and delivery.answered is not None
+            if release.outcome is not Status.SUCCEEDED:
+                end = "is left to its queue" if is_left else "counts as done, as its token has gone"
+                logger.error("event %s: failed, and %s: %s", event.id, end, release.message)
+            if release.outcome is Status.RETRY:
+                # What still has it brings it again under the same attempt.
+                self.known.forget(event.id)
+                return
+            self.known.ended(event.id, release)
+        if delivery.answered:
+            delivery.answered()
+
     @staticmethod
     def _hide(delivery: Delivery, over: threading.Event) -> None:
         assert delivery.hide
@@ -195,9 +220,10 @@ class Loop:
         while not over.wait(delivery.hide_every_s):
             delivery.hide()
 
-    def _run(self, event: Event, delivery: Delivery | None) -> Release:
+    def _run(self, delivery: Delivery) -> Release:
         """Has the handler work on an event in a thread of its own, until the work is given up; keeps its token meanwhile."""
-        context = Context(event.attempt, lambda context: self._beat(event.id, context))
+        event = delivery.event
+        context = Context(event.attempt, lambda context: 0.0 if event.is_on_response else self._beat(event.id, context))
         with self._change:
             if self._given_up:
                 return retry("the worker stopped before the event was done")
@@ -232,10 +258,11 @@ class Loop:
                 pass
         context._ended.put(release)
 
-    def _early(self, context: Context, delivery: Delivery | None) -> Release | None:
+    def _early(self, context: Context, delivery: Delivery) -> Release | None:
         """How an event ended before its first heartbeat. The token of one that takes longer is kept from now on, in a thread of
         its own, as a heartbeat may wait for its answer."""
-        if delivery is None:
+        if delivery.event.is_on_response:
+            # There is no token to keep.
             return None
         every_s = delivery.ttl_s / 3 if delivery.ttl_s > 0 else self._first_heartbeat_s
         try:

@@ -4,9 +4,9 @@ import threading
 import time
 from typing import Any
 
-from .backoff import MIN_S, Backoff, logger
+from .backoff import MIN_S, Backoff
 from .client import Acquired, Breaker, BusyError
-from .event import Event, parse_event
+from .event import Event, parse_event, release_of
 from .loop import Delivery, Loop
 
 # The most events of an answer.
@@ -83,17 +83,16 @@ class Pull:
         """Has the events worked on, each in one of the places, and returns how many places it used."""
         used = 0
         for given in events:
-            why = "the worker has no room"
+            why = "" if used < places else "the worker has no room"
             try:
                 event = parse_event(given.event)
             except ValueError as error:
                 why = str(error)
-                logger.error("event %s: given back: %s", given.name, why)
-                event = None
-            if event is None or used == places:
-                loop.give_back(Delivery(Event(given.name, given.attempt)), why)
-                continue
+                event = Event(given.name, release=release_of(given.event))
             event.id, event.attempt = given.name, given.attempt
+            if why:
+                loop.give_back(Delivery(event), why)
+                continue
             used += 1
             loop.take(Delivery(event, given.ttl_s))
         return used

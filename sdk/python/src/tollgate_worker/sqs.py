@@ -1,4 +1,5 @@
-"""Takes events from an SQS queue. A message is hidden while its event is worked on, and deleted once the release was answered."""
+"""Takes events from an SQS queue. A message is hidden while its event is worked on, and deleted once the release was answered.
+One whose event needs no release is deleted once the work is done, and shows again where it failed."""
 
 import os
 import threading
