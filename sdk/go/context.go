@@ -17,14 +17,17 @@ type Context struct {
 	// Attempt is the event's.
 	Attempt uint32
 
-	loop  *loop
-	id    string
-	lose  context.CancelFunc
-	mutex sync.Mutex
-	told  Outcome
+	loop *loop
+	id   string
+	// It has given its token back already.
+	noToken bool
+	lose    context.CancelFunc
+	mutex   sync.Mutex
+	told    Outcome
 }
 
-// Heartbeat keeps the token by hand, beside those that are sent anyway. ErrTokenLost: the event is held no more.
+// Heartbeat keeps the token by hand, beside those that are sent anyway. ErrTokenLost: the event is held no more. An event with
+// `release: on_response` has no token to keep: nothing is sent.
 func (c *Context) Heartbeat() error {
 	_, err := c.beat()
 	return err
@@ -59,6 +62,9 @@ func (c *Context) outcome() *Outcome {
 }
 
 func (c *Context) beat() (time.Duration, error) {
+	if c.noToken {
+		return 0, nil
+	}
 	attempt := c.loop.known.attempt(c.id, c.Attempt)
 	remaining, err := c.loop.client.extend(c.loop.calls, c.id, attempt)
 	var refused *RefusedError

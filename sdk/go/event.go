@@ -30,7 +30,7 @@ type Event struct {
 	Cursor *string `json:"cursor"`
 	// Checks says how often the event has come again as its consumer asked.
 	Checks uint32 `json:"checks"`
-	// Release is "explicit", or "on_response" where the HTTP answer gives the token back.
+	// Release is "explicit", or "on_response" where the token comes back as soon as the event is taken; by HTTP, with the answer.
 	Release string `json:"release"`
 	// Traceparent leads to the trace of the event; empty where traces are off.
 	Traceparent string `json:"traceparent"`
@@ -45,8 +45,20 @@ func (e *Event) Decode(value any) error {
 	return json.Unmarshal(e.Data, value)
 }
 
+// onResponse says whether the token comes back without a release.
 func (e *Event) onResponse() bool {
 	return e.Release == "on_response"
+}
+
+// releaseOf reads the member `release` of a document of which others cannot be read; empty where it cannot be read either.
+func releaseOf(text []byte) string {
+	var document struct {
+		Release string `json:"release"`
+	}
+	if json.Unmarshal(text, &document) != nil {
+		return ""
+	}
+	return document.Release
 }
 
 // parseEvent reads one document.

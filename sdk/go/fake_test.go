@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -95,10 +96,27 @@ func (f *fake) handOut(answer http.ResponseWriter, request *http.Request) {
 }
 
 func (f *fake) put(id string, attempt uint32, ttl string) {
+	event := fmt.Sprintf(`{"id": %q, "attempt": %d, "index": 7, "count": 9, "data": {"n": 1}}`, id, attempt)
+	f.putText(id, attempt, ttl, event)
+}
+
+func (f *fake) putText(id string, attempt uint32, ttl, event string) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	event := fmt.Sprintf(`{"id": %q, "attempt": %d, "index": 7, "count": 9, "data": {"n": 1}}`, id, attempt)
 	f.events = append(f.events, acquired{Name: id, Attempt: attempt, TokenTTL: ttl, Event: event})
+}
+
+// holdNothing refuses all calls but polls, as of events that hold no token, and counts them.
+func (f *fake) holdNothing() *int32 {
+	var calls int32
+	f.refuseWith(func(path string) (int, string) {
+		if strings.HasSuffix(path, ":acquire") {
+			return 0, ""
+		}
+		atomic.AddInt32(&calls, 1)
+		return 400, `{"code": 9, "message": "the event holds no token"}`
+	})
+	return &calls
 }
 
 func (f *fake) refuseWith(refuse func(path string) (int, string)) {

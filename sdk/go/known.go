@@ -47,7 +47,7 @@ func (k *known) come(id string, attempt uint32) (verdict, release) {
 		return working, release{}
 	case seen.again && attempt > seen.attempt:
 		// It was given back, or was to come again: this is the next attempt. Its place in the order is taken by its end.
-		k.forget(id)
+		k.remove(id)
 		k.events[id] = &entry{attempt: attempt}
 		return begin, release{}
 	}
@@ -91,7 +91,16 @@ func (k *known) attempt(id string, otherwise uint32) uint32 {
 	return otherwise
 }
 
+// forget has an event at work come again under the same attempt.
 func (k *known) forget(id string) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	if seen, there := k.events[id]; there && seen.release == nil {
+		delete(k.events, id)
+	}
+}
+
+func (k *known) remove(id string) {
 	delete(k.events, id)
 	for at, other := range k.order {
 		if other == id {

@@ -17,10 +17,10 @@ type delivery struct {
 	event *Event
 	// ttl is how long silence is allowed; 0 where the source does not know.
 	ttl time.Duration
-	// hide keeps others from taking it, at once and then so often, until its release was answered; nil where nobody could.
+	// hide keeps others from taking it, at once and then so often, until it is over; nil where nobody could.
 	hide      func(ctx context.Context)
 	hideEvery time.Duration
-	// answered is told that the release was answered.
+	// answered is told that it is over: its release was answered, or it needs none.
 	answered func(ctx context.Context)
 }
 
@@ -115,6 +115,10 @@ func (l *loop) take(d delivery) {
 		if d.hide != nil {
 			go l.hide(d, over)
 		}
+		if d.event.onResponse() {
+			l.workUntold(d, what)
+			return
+		}
 		if what == begin {
 			body = l.handle(d)
 			body.Attempt = l.known.attempt(d.event.ID, d.event.Attempt)
@@ -124,6 +128,29 @@ func (l *loop) take(d delivery) {
 		}
 		l.release(d, body)
 	}()
+}
+
+// workUntold works on an event whose token has gone, unless that has been done: nobody can be told how it went.
+func (l *loop) workUntold(d delivery, what verdict) {
+	if what == begin {
+		body := l.handle(d)
+		if body.Outcome != Succeeded {
+			end := "counts as done, as its token has gone"
+			if body.Outcome == Retry && d.answered != nil {
+				end = "is left to its queue"
+			}
+			l.options.Logf("event %s: failed, and %s: %s", d.event.ID, end, body.Message)
+		}
+		if body.Outcome == Retry {
+			// What still has it brings it again under the same attempt.
+			l.known.forget(d.event.ID)
+			return
+		}
+		l.known.ended(d.event.ID, body)
+	}
+	if d.answered != nil {
+		d.answered(l.calls)
+	}
 }
 
 func (l *loop) hide(d delivery, over <-chan struct{}) {
@@ -139,8 +166,13 @@ func (l *loop) hide(d delivery, over <-chan struct{}) {
 	}
 }
 
-// giveBack has an event come again that is not worked on.
+// giveBack has an event come again that is not worked on; one whose token has gone is lost.
 func (l *loop) giveBack(d delivery, why string) {
+	if d.event.onResponse() {
+		l.options.Logf("event %s: lost, as its token has gone: %s", d.event.ID, why)
+		return
+	}
+	l.options.Logf("event %s: given back: %s", d.event.ID, why)
 	l.under.Add(1)
 	go func() {
 		defer l.under.Done()
@@ -150,8 +182,12 @@ func (l *loop) giveBack(d delivery, why string) {
 	}()
 }
 
-// handle has the handler work on an event, and keeps its token meanwhile.
+// handle has the handler work on an event, and keeps its token meanwhile, if it has one.
 func (l *loop) handle(d delivery) release {
+	if d.event.onResponse() {
+		// There is no token to keep.
+		return l.run(d.event, func(*Context) {})
+	}
 	over := make(chan struct{})
 	defer close(over)
 	return l.run(d.event, func(c *Context) { go l.keep(c, d, over) })
@@ -161,7 +197,7 @@ func (l *loop) handle(d delivery) release {
 func (l *loop) run(event *Event, begun func(*Context)) release {
 	ctx, cancel := context.WithCancel(l.work)
 	defer cancel()
-	c := &Context{Context: ctx, Attempt: event.Attempt, loop: l, id: event.ID, lose: cancel}
+	c := &Context{Context: ctx, Attempt: event.Attempt, loop: l, id: event.ID, noToken: event.onResponse(), lose: cancel}
 	begun(c)
 	ended := make(chan release, 1)
 	go func() {
@@ -295,7 +331,7 @@ func (l *loop) takeNow(event *Event) said {
 	case working:
 		return said{http.StatusConflict, "the event is being worked on"}
 	case begin:
-		body = l.run(event, func(*Context) {})
+		body = l.handle(delivery{event: event})
 		l.known.ended(event.ID, body)
 	}
 	if body.Outcome == Succeeded {

@@ -88,8 +88,7 @@ func (p Pull) begin(l *loop, events []acquired, places int) int {
 		why := "the worker has no room"
 		if err != nil {
 			why = err.Error()
-			l.options.Logf("event %s: given back: %v", given.Name, err)
-			event = &Event{}
+			event = &Event{Release: releaseOf([]byte(given.Event))}
 		}
 		event.ID, event.Attempt = given.Name, given.Attempt
 		d := delivery{event: event, ttl: span(given.TokenTTL)}

@@ -191,3 +191,66 @@ func TestSQSDeletesAMessageAfterItsReleaseWasAnswered(t *testing.T) {
 		t.Errorf("asked for %d", q.most)
 	}
 }
+
+func TestSQSDeletesAMessageWhoseEventNeedsNoReleaseAfterTheWork(t *testing.T) {
+	f, book := newFake(t), &logbook{}
+	calls := f.holdNothing()
+	q := &queue{hidden: map[string]int{}}
+	put := func(id, receipt string) {
+		q.mutex.Lock()
+		defer q.mutex.Unlock()
+		body := fmt.Sprintf(`{"id": %q, "attempt": 1, "release": "on_response"}`, id)
+		q.messages = append(q.messages, Message{Body: body, Receipt: receipt})
+	}
+	deleted := func() string {
+		q.mutex.Lock()
+		defer q.mutex.Unlock()
+		return strings.Join(q.deleted, ", ")
+	}
+	var works []string
+	options := Options{Server: f.URL, Source: SQS{Queue: q, Visibility: 3 * time.Second}, Logf: book.logf}
+	options.FirstHeartbeat = 50 * time.Millisecond
+	r := start(t, options, func(event *Event, c *Context) (any, error) {
+		works = append(works, event.ID)
+		switch event.ID {
+		case "slow":
+			select {
+			case <-c.Done():
+				t.Error("it was cancelled")
+			case <-time.After(1300 * time.Millisecond):
+			}
+		case "failed":
+			return nil, Failf("no such file")
+		case "bad":
+			if len(works) < 4 {
+				return nil, errors.New("disk full")
+			}
+		}
+		return nil, c.Heartbeat()
+	})
+	for _, id := range []string{"slow", "bad", "failed"} {
+		put(id, id)
+	}
+	until(t, "all but the one that is left", func() bool { return deleted() == "slow, failed" })
+	// It shows again, under the same attempt; and so does one that is done.
+	put("bad", "bad again")
+	put("slow", "slow again")
+	until(t, "an empty queue", func() bool { return deleted() == "slow, failed, bad again, slow again" })
+	if err := r.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	if said := strings.Join(works, " "); said != "slow bad failed bad" || atomic.LoadInt32(calls) != 0 {
+		t.Errorf("%s, and %d calls", said, atomic.LoadInt32(calls))
+	}
+	if q.hidden["slow"] < 2 {
+		t.Errorf("hidden %d times", q.hidden["slow"])
+	}
+	for _, part := range []string{
+		"event bad: failed, and is left to its queue: disk full",
+		"event failed: failed, and counts as done, as its token has gone: no such file",
+	} {
+		if book.with(part) != 1 {
+			t.Errorf("%s: %q", part, book.lines)
+		}
+	}
+}

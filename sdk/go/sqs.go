@@ -25,7 +25,8 @@ type Queue interface {
 	ChangeVisibility(ctx context.Context, receipt string, visibility time.Duration) error
 }
 
-// SQS takes events from an SQS queue. A message is deleted after the release of its event was answered.
+// SQS takes events from an SQS queue. A message is deleted after the release of its event was answered. One whose event needs no
+// release is deleted after the work, and shows again where that failed.
 type SQS struct {
 	// Queue is the queue. Required.
 	Queue Queue

@@ -202,6 +202,84 @@ func TestRepeatsAreNotWorkedOnAgainAndNextAttemptsAre(t *testing.T) {
 	}
 }
 
+func TestAnEventWhoseTokenHasGoneIsWorkedOnAndNobodyTold(t *testing.T) {
+	f, book := newFake(t), &logbook{}
+	calls := f.holdNothing()
+	options := pulling(f, 1)
+	options.FirstHeartbeat, options.Logf = 50*time.Millisecond, book.logf
+	var works []string
+	end := make(chan struct{})
+	r := start(t, options, func(event *Event, c *Context) (any, error) {
+		works = append(works, event.ID)
+		switch event.ID {
+		case "slow":
+			if err := c.Heartbeat(); err != nil {
+				t.Errorf("by hand: %v", err)
+			}
+			select {
+			case <-c.Done():
+				t.Error("it was cancelled")
+			case <-time.After(400 * time.Millisecond):
+			}
+		case "bad":
+			if len(works) > 3 {
+				return nil, Failf("no such file")
+			}
+			return nil, errors.New("disk full")
+		case "end":
+			close(end)
+		}
+		return nil, nil
+	})
+	// With one place. One that is done is passed over, one that failed is tried again, and what cannot be read is lost.
+	for _, id := range []string{"slow", "bad", "last", "slow", "bad"} {
+		f.putText(id, 1, "0.060s", fmt.Sprintf(`{"id": %q, "release": "on_response"}`, id))
+	}
+	f.putText("odd", 1, "0.060s", `{"id": "odd", "release": "on_response", "index": "one"}`)
+	f.putText("end", 1, "0.060s", `{"id": "end", "release": "on_response"}`)
+	<-end
+	if err := r.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	if said := strings.Join(works, " "); said != "slow bad last bad end" || atomic.LoadInt32(calls) != 0 {
+		t.Errorf("%s, and %d calls", said, atomic.LoadInt32(calls))
+	}
+	for _, part := range []string{
+		"event bad: failed, and counts as done, as its token has gone: disk full",
+		"event bad: failed, and counts as done, as its token has gone: no such file",
+		"event odd: lost, as its token has gone: event: it cannot be read: ",
+	} {
+		if book.with(part) != 1 {
+			t.Errorf("%s: %q", part, book.lines)
+		}
+	}
+}
+
+func TestADrainGivesUpAnEventWhoseTokenHasGone(t *testing.T) {
+	f, book := newFake(t), &logbook{}
+	calls := f.holdNothing()
+	options := pulling(f, 1)
+	options.DrainTimeout, options.Logf = 200*time.Millisecond, book.logf
+	begun := make(chan struct{})
+	r := start(t, options, func(_ *Event, c *Context) (any, error) {
+		close(begun)
+		<-c.Done()
+		return nil, c.Err()
+	})
+	f.putText("long", 1, "", `{"id": "long", "release": "on_response"}`)
+	<-begun
+	at := time.Now()
+	if err := r.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(at); took > 8*time.Second || atomic.LoadInt32(calls) != 0 {
+		t.Errorf("%s, and %d calls", took, atomic.LoadInt32(calls))
+	}
+	if book.with("event long: failed, and counts as done, as its token has gone: ") != 1 {
+		t.Errorf("%q", book.lines)
+	}
+}
+
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	k := newKnown(2)
 	for _, id := range []string{"a", "b", "c"} {
