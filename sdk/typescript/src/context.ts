@@ -3,6 +3,7 @@
 import { setMaxListeners } from "node:events";
 
 import { RefusedError } from "./client.js";
+import { isOnResponse, type Event } from "./event.js";
 import type { Loop } from "./loop.js";
 import { isTime, words, type OutcomeParts } from "./outcome.js";
 
@@ -26,21 +27,27 @@ export class Context {
   readonly signal: AbortSignal;
 
   readonly #id: string;
+  // It has given its token back already.
+  readonly #noToken: boolean;
   readonly #loop: Loop;
   readonly #ending = new AbortController();
   readonly #told: OutcomeParts = {};
 
   /** @internal */
-  constructor(attempt: number, id: string, loop: Loop) {
-    this.attempt = attempt;
+  constructor(event: Event, loop: Loop) {
+    this.attempt = event.attempt;
     this.signal = this.#ending.signal;
-    this.#id = id;
+    this.#id = event.id;
+    this.#noToken = isOnResponse(event);
     this.#loop = loop;
     // A handler may hand it to many calls.
     setMaxListeners(0, this.signal);
   }
 
-  /** Keeps the token by hand, beside the heartbeats that are sent anyway. `TokenLostError`: the event is held no more. */
+  /**
+   * Keeps the token by hand, beside the heartbeats that are sent anyway. `TokenLostError`: the event is held no more. An event with
+   * `release: on_response` has no token to keep: nothing is sent.
+   */
   async heartbeat(): Promise<void> {
     await this.beat();
   }
@@ -73,6 +80,7 @@ export class Context {
 
   /** @internal */
   async beat(): Promise<number> {
+    if (this.#noToken) return 0;
     const { known, client, calls, heartbeats } = this.#loop;
     const attempt = known.attempt(this.#id, this.attempt);
     try {

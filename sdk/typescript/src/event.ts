@@ -26,7 +26,7 @@ export interface Event<Data = unknown> {
   cursor: string | undefined;
   /** How often the event has come again as its consumer asked. */
   checks: number;
-  /** "explicit", or "on_response" where the HTTP answer gives the token back. */
+  /** "explicit", or "on_response" where the token comes back as soon as the event is taken; by HTTP, with the answer. */
   release: string;
   /** Leads to the trace of the event; empty where traces are off. */
   traceparent: string;
@@ -36,9 +36,19 @@ export interface Event<Data = unknown> {
   attributes: Record<string, unknown>;
 }
 
-/** Whether the answer to the request gives the event's token back. */
+/** Whether the event's token comes back without a release. */
 export function isOnResponse(event: Event): boolean {
   return event.release === "on_response";
+}
+
+/** The member `release` of a document of which others cannot be read; empty where it cannot be read either. */
+export function releaseOf(text: string): string {
+  try {
+    const release = (JSON.parse(text) as { release?: unknown } | null)?.release;
+    return typeof release === "string" ? release : "";
+  } catch {
+    return "";
+  }
 }
 
 /** Reads the text of one document. */

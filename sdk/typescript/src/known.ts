@@ -66,6 +66,11 @@ export class Known {
     }
   }
 
+  /** Has an event at work come again under the same attempt. */
+  forget(id: string): void {
+    if (this.#events.get(id)?.release === undefined) this.#events.delete(id);
+  }
+
   /** Notes that another release takes the place of the one that was refused. */
   replaced(id: string, body: Release): void {
     const seen = this.#events.get(id);

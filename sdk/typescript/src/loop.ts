@@ -5,7 +5,7 @@ import { setMaxListeners } from "node:events";
 import { Backoff, Outage, pause, timer } from "./backoff.js";
 import { Client, RefusedError, retryAfterOf } from "./client.js";
 import { Context, TokenLostError } from "./context.js";
-import type { Event } from "./event.js";
+import { isOnResponse, type Event } from "./event.js";
 import { Known } from "./known.js";
 import { retry, settle, settleThrown, type Release } from "./outcome.js";
 import type { Handler, Settings } from "./worker.js";
@@ -19,10 +19,10 @@ export interface Delivery {
   event: Event;
   /** How long silence is allowed; 0 where the source does not know. */
   ttlMs: number;
-  /** Keeps others from taking it, at once and then so often, until its release was answered; none where nobody could. */
+  /** Keeps others from taking it, at once and then so often, until it is over; none where nobody could. */
   hide?: (signal: AbortSignal) => Promise<void>;
   hideEveryMs?: number;
-  /** Is told that the release was answered. */
+  /** Is told that it is over: its release was answered, or it needs none. */
   answered?: (signal: AbortSignal) => Promise<void>;
 }
 
@@ -140,9 +140,15 @@ export class Loop {
     });
   }
 
-  /** Has an event come again that is not worked on. */
+  /** Has an event come again that is not worked on; one whose token has gone is lost. */
   giveBack(d: Delivery, why: string): void {
-    void this.#release(d, { ...retry(why), attempt: d.event.attempt }).finally(this.enter());
+    const { id, attempt } = d.event;
+    if (isOnResponse(d.event)) {
+      this.settings.log(`event ${id}: lost, as its token has gone: ${why}`);
+      return;
+    }
+    this.settings.log(`event ${id}: given back: ${why}`);
+    void this.#release(d, { ...retry(why), attempt }).finally(this.enter());
   }
 
   /** Works on an event whose answer gives its token back, in a place that the caller has taken, and returns that answer. */
@@ -150,7 +156,7 @@ export class Loop {
     try {
       const verdict = this.known.come(event.id, event.attempt);
       if (verdict.what === "working") return { status: 409, message: "the event is being worked on" };
-      const body = verdict.what === "done" ? verdict.release : await this.#run(event, () => undefined);
+      const body = verdict.what === "done" ? verdict.release : await this.#handle({ event, ttlMs: 0 });
       this.known.ended(event.id, body);
       return body.outcome === "SUCCEEDED" ? { status: 200, message: "" } : { status: 500, message: body.message };
     } finally {
@@ -201,6 +207,10 @@ export class Loop {
     const over = new AbortController();
     void this.#hide(d, over.signal);
     try {
+      if (isOnResponse(d.event)) {
+        await this.#goThroughUntold(d, done);
+        return;
+      }
       const { id, attempt } = d.event;
       const body = { ...(done ?? (await this.#handle(d))) };
       body.attempt = this.known.attempt(id, attempt);
@@ -211,14 +221,34 @@ export class Loop {
     }
   }
 
+  /** Works on an event whose token has gone, unless that has been done: nobody can be told how it went. */
+  async #goThroughUntold(d: Delivery, done: Release | undefined): Promise<void> {
+    const { id } = d.event;
+    if (done === undefined) {
+      const body = await this.#handle(d);
+      const { outcome, message } = body;
+      const isLeft = outcome === "RETRY" && d.answered !== undefined;
+      const end = isLeft ? "is left to its queue" : "counts as done, as its token has gone";
+      if (outcome !== "SUCCEEDED") this.settings.log(`event ${id}: failed, and ${end}: ${message}`);
+      if (outcome === "RETRY") {
+        // What still has it brings it again under the same attempt.
+        this.known.forget(id);
+        return;
+      }
+      this.known.ended(id, body);
+    }
+    await d.answered?.(this.calls.signal);
+  }
+
   async #hide(d: Delivery, over: AbortSignal): Promise<void> {
     if (d.hide === undefined) return;
     do await d.hide(this.calls.signal);
     while (await pause(over, d.hideEveryMs ?? 0));
   }
 
-  /** Has the handler work on an event, and keeps its token meanwhile. */
+  /** Has the handler work on an event, and keeps its token meanwhile, if it has one. */
   async #handle(d: Delivery): Promise<Release> {
+    if (isOnResponse(d.event)) return await this.#run(d.event, () => undefined);
     const over = new AbortController();
     try {
       return await this.#run(d.event, (context) => void this.#keep(context, d, over.signal));
@@ -231,7 +261,7 @@ export class Loop {
   async #run(event: Event, begun: (context: Context) => void): Promise<Release> {
     const { signal } = this.work;
     if (signal.aborted) return retry(stoppedBefore);
-    const context = new Context(event.attempt, event.id, this);
+    const context = new Context(event, this);
     begun(context);
     let giveUp = (): void => undefined;
     const stopped = new Promise<Release>((resolve) => {

@@ -2,7 +2,7 @@
 
 import { Backoff, pause, timer } from "./backoff.js";
 import { RefusedError, retryAfterOf, span, type Acquired } from "./client.js";
-import { parseEvent, type Event } from "./event.js";
+import { parseEvent, releaseOf, type Event } from "./event.js";
 import type { Loop } from "./loop.js";
 import { words } from "./outcome.js";
 
@@ -101,9 +101,7 @@ function begin(loop: Loop, events: Acquired[], places: number): number {
     try {
       event = { ...parseEvent(given.event), id: given.name, attempt: given.attempt };
     } catch (error) {
-      const why = words(error);
-      loop.settings.log(`event ${given.name}: given back: ${why}`);
-      loop.giveBack({ event: nothing(given), ttlMs: 0 }, why);
+      loop.giveBack({ event: nothing(given), ttlMs: 0 }, words(error));
       continue;
     }
     const delivery = { event, ttlMs: span(given.tokenTtl) };
@@ -117,10 +115,12 @@ function begin(loop: Loop, events: Acquired[], places: number): number {
   return used;
 }
 
-/** An event of which no more is known than its id. */
+/** An event of which no more is known than its id, and how its token comes back. */
 function nothing(given: Acquired): Event {
-  const nobody = { time: undefined, schedule: "", run: "", policy: "", key: "", cursor: undefined, release: "", traceparent: "" };
-  return { id: given.name, attempt: given.attempt, ...nobody, index: 0, count: 0, checks: 0, data: undefined, attributes: {} };
+  const { name: id, attempt } = given;
+  const release = releaseOf(given.event);
+  const nobody = { time: undefined, schedule: "", run: "", policy: "", key: "", cursor: undefined, traceparent: "" };
+  return { id, attempt, release, ...nobody, index: 0, count: 0, checks: 0, data: undefined, attributes: {} };
 }
 
 /** The events of a queue, by long polls. The schedules' target is `pull`; the worker needs no address. */

@@ -77,8 +77,24 @@ export class Fake {
     this.#events.push({ name: id, attempt, tokenTtl, event });
   }
 
-  putText(id: string, event: string): void {
-    this.#events.push({ name: id, attempt: 1, tokenTtl: "900s", event });
+  putText(id: string, event: string, tokenTtl = "900s"): void {
+    this.#events.push({ name: id, attempt: 1, tokenTtl, event });
+  }
+
+  /** Puts an event whose token has gone, with a heartbeat due after 20 ms if it had one. */
+  putOnResponse(id: string, more: object = {}): void {
+    this.putText(id, JSON.stringify({ id, release: "on_response", ...more }), "0.060s");
+  }
+
+  /** Refuses all calls but polls, as of events that hold no token, and returns their paths. */
+  holdNothing(): string[] {
+    const calls: string[] = [];
+    this.refuse = (path) => {
+      if (path.endsWith(":acquire")) return undefined;
+      calls.push(path);
+      return { status: 400, body: '{"code": 9, "message": "the event holds no token"}' };
+    };
+    return calls;
   }
 
   released(id: string): Told[] {

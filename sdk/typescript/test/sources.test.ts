@@ -9,7 +9,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { SQSClient } from "@aws-sdk/client-sqs";
 
-import { listen, sqs, Worker } from "../src/index.js";
+import { FailedError, listen, sqs, Worker } from "../src/index.js";
 import { Fake, Gate, Running, until } from "./fake.js";
 
 after(Running.endAll);
@@ -171,6 +171,40 @@ test("sqs deletes a message after its release was answered", async () => {
   assert.ok(!queue.deleted.includes("x"));
   assert.equal(lines.filter((line) => line.startsWith("a message is left to the queue: event: it cannot be read")).length, 1);
   assert.equal(lines.filter((line) => line.startsWith("taking events fails, and is tried again: throttled")).length, 1);
+  await fake.close();
+});
+
+test("sqs deletes a message whose event needs no release after the work", async () => {
+  const fake = await Fake.start();
+  const calls = fake.holdNothing();
+  const queue = new Queue();
+  const [works, cancelled, lines]: [string[], boolean[], string[]] = [[], [], []];
+  const put = (id: string, ReceiptHandle: string): void => {
+    queue.messages.push({ Body: JSON.stringify({ id, attempt: 1, release: "on_response" }), ReceiptHandle });
+  };
+  const options = { server: fake.url, firstHeartbeatMs: 50, log: (line: string) => void lines.push(line) };
+  const source = sqs({ queueUrl: "http://sqs/queue", client: queue, visibilityMs: 3000 });
+  const running = new Running({ ...options, source }, async (event, context) => {
+    works.push(event.id);
+    await context.heartbeat();
+    if (event.id === "slow") await sleep(1300);
+    cancelled.push(context.signal.aborted);
+    if (event.id === "failed") throw new FailedError("no such file");
+    if (event.id === "bad" && !works.includes("failed")) throw new Error("disk full");
+  });
+  for (const id of ["slow", "bad", "failed"]) put(id, id);
+  await until("all but the one that is left", () => queue.deleted.join() === "slow,failed");
+  // It shows again, under the same attempt; and so does one that is done.
+  put("bad", "bad again");
+  put("slow", "slow again");
+  await until("an empty queue", () => queue.deleted.join() === "slow,failed,bad again,slow again");
+  assert.equal(await running.stop(), undefined);
+  assert.deepEqual([works, cancelled, calls], [["slow", "bad", "failed", "bad"], [false, false, false, false], []]);
+  assert.ok((queue.hidden.get("slow") ?? 0) > 1);
+  assert.deepEqual(lines, [
+    "event bad: failed, and is left to its queue: disk full",
+    "event failed: failed, and counts as done, as its token has gone: no such file",
+  ]);
   await fake.close();
 });
 

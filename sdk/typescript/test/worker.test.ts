@@ -194,6 +194,51 @@ withFake("what cannot be read, and what there is no room for, is given back", as
   assert.equal(await running.stop(), undefined);
 });
 
+withFake("an event whose token has gone is worked on, and nobody told", async (fake) => {
+  const calls = fake.holdNothing();
+  const [works, cancelled, lines]: [string[], boolean[], string[]] = [[], [], []];
+  const running = new Running({ ...pulling(fake, 1), log: (line) => lines.push(line) }, async (event, context) => {
+    works.push(event.id);
+    if (event.id === "slow") {
+      await context.heartbeat();
+      await sleep(400);
+      cancelled.push(context.signal.aborted);
+    }
+    if (event.id === "bad") throw works.includes("last") ? new FailedError("no such file") : new Error("disk full");
+  });
+  // With one place. One that is done is passed over, one that failed is tried again, and what cannot be read is lost.
+  for (const id of ["slow", "bad", "last", "slow", "bad"]) fake.putOnResponse(id);
+  fake.putOnResponse("odd", { index: "one" });
+  fake.putOnResponse("end");
+  await until("the end", () => works.at(-1) === "end");
+  assert.equal(await running.stop(), undefined);
+  assert.deepEqual([works, cancelled, calls], [["slow", "bad", "last", "bad", "end"], [false], []]);
+  assert.deepEqual(lines, [
+    "event bad: failed, and counts as done, as its token has gone: disk full",
+    "event bad: failed, and counts as done, as its token has gone: no such file",
+    'event odd: lost, as its token has gone: event: index: "one", expected a whole number',
+  ]);
+});
+
+withFake("a drain gives up an event whose token has gone", async (fake) => {
+  const calls = fake.holdNothing();
+  const lines: string[] = [];
+  let begun = false;
+  const options = { ...pulling(fake, 1), drainTimeoutMs: 200, log: (line: string) => void lines.push(line) };
+  const running = new Running(options, (_, context) => {
+    begun = true;
+    return forSignal(context.signal);
+  });
+  fake.putOnResponse("long");
+  await until("work", () => begun);
+  const stopped = performance.now();
+  assert.equal(await running.stop(), undefined);
+  assert.ok(performance.now() - stopped < 8000);
+  assert.deepEqual(calls, []);
+  const why = "the worker stopped before the event was done";
+  assert.deepEqual(lines, [`event long: failed, and counts as done, as its token has gone: ${why}`]);
+});
+
 withFake("an outage ends nothing, and is logged once", async (fake) => {
   const lines: string[] = [];
   let tries = 0;
