@@ -253,6 +253,31 @@ async fn keeps_its_tokens(kind: Kind, way: Way, command: Command) {
     stage.service.stop().await;
 }
 
+/// Tokens that come back as soon as the events are taken: the work takes longer than a consumer may be silent, and is done all
+/// the same, each once. Nobody is told of what stumbles: it counts as done, and only a queue brings it again.
+async fn works_without_tokens(kind: Kind, way: Way, command: Command) {
+    let done = if matches!(way, Way::Sqs) { EVENTS } else { EVENTS - 1 };
+    let mut stage = Stage::set(kind, way, command).await;
+    stage.target["release"] = json!("ON_RESPONSE");
+    stage.apply_with("2s", 2_500, Some(STUMBLES));
+    Cli::new(stage.service.url()).ok(&["trigger", "resize"]);
+    let run = stage.service.finished("resize", 60).await;
+    let succeeded = run.counts.as_ref().map_or(0, |counts| counts.succeeded as usize);
+    assert_eq!((run.state(), succeeded), (RunState::Finished, EVENTS), "{run:?}");
+    wait_for("the end of the work", 90, async || {
+        let counts = ["done", "stumbled"].map(|word| stage.worker.after(word).len());
+        (counts == [done, 1]).then_some(())
+    })
+    .await;
+    let status = stage.worker.process.terminate(Duration::from_secs(30)).await.unwrap();
+    assert!(status.success(), "{status}");
+    stage.worker.keeps_within(CONCURRENCY);
+    let distinct: BTreeSet<String> = stage.worker.after("done").into_iter().collect();
+    assert_eq!(distinct.len(), done, "{:?}", stage.worker.lines());
+    assert_eq!(stage.worker.after("begin").len(), done + 1, "{:?}", stage.worker.lines());
+    stage.service.stop().await;
+}
+
 /// The server dies while events are worked on, and comes back: all are done, each once.
 async fn outlives_the_server(kind: Kind, way: Way, command: Command) {
     let mut stage = Stage::set(kind, way, command).await;

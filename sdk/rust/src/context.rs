@@ -16,6 +16,8 @@ pub struct TokenLost;
 pub struct Context {
     pub(crate) id: String,
     pub(crate) attempt: u32,
+    /// Not so where it has given its token back already.
+    pub(crate) has_token: bool,
     pub(crate) calls: Arc<Calls>,
     pub(crate) lost: CancellationToken,
 }
@@ -36,7 +38,8 @@ impl Context {
         self.lost.is_cancelled()
     }
 
-    /// Keeps the token by hand, beside the heartbeats that are sent anyway. One that fails for now is no error.
+    /// Keeps the token by hand, beside the heartbeats that are sent anyway. One that fails for now is no error. An event with
+    /// `release: on_response` has no token to keep: nothing is sent.
     ///
     /// # Errors
     /// The event is held no more.
@@ -48,6 +51,9 @@ impl Context {
     }
 
     pub(crate) async fn beat(&self) -> Beat {
+        if !self.has_token {
+            return Beat::Held(None);
+        }
         let beat = self.calls.beat(&self.id, self.attempt).await;
         if matches!(beat, Beat::Lost) {
             self.lost.cancel();

@@ -11,10 +11,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::backoff::Backoff;
 use crate::calls::{Beat, Calls};
+use crate::client::Given;
 use crate::context::Context;
-use crate::event::Event;
+use crate::event::{Event, release_of};
 use crate::known::Verdict;
-use crate::outcome::{Failure, Outcome, Release};
+use crate::outcome::{Failure, Outcome, Release, Status};
 
 type Work = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + Send>>;
 /// The handler, whatever its types.
@@ -30,7 +31,7 @@ pub(crate) trait Held: Send + Sync {
     fn every(&self) -> Duration;
     /// Keeps others from taking it.
     async fn hide(&self);
-    /// Takes it away: its release was answered.
+    /// Takes it away: its release was answered, or it needs none.
     async fn remove(&self);
 }
 
@@ -97,11 +98,15 @@ impl Engine {
         self.tasks.spawn(async move {
             let _place = place;
             let (held, ttl, event) = (delivery.held, delivery.ttl, delivery.event);
+            let is_held = held.is_some();
             let work = async {
+                if event.is_on_response() {
+                    return engine.work_untold(event, begins, is_held).await;
+                }
                 let known = &engine.calls.known;
                 let mut release = done.unwrap_or_default();
                 if begins {
-                    release = engine.work(event, Some(ttl)).await;
+                    release = engine.work(event, ttl).await;
                 }
                 release.attempt = known.attempt(&id, attempt);
                 if begins {
@@ -123,9 +128,38 @@ impl Engine {
         });
     }
 
-    /// Has an event come again that is not worked on.
-    pub(crate) fn give_back(self: &Arc<Self>, id: String, attempt: u32, why: &str) {
-        let (engine, release) = (self.clone(), Release::retry(attempt, why));
+    /// Works on an event whose token has gone, unless that has been done: nobody can be told how it went. False where what
+    /// holds it is to bring it again.
+    async fn work_untold(&self, event: Event, begins: bool, is_held: bool) -> bool {
+        if !begins {
+            return true;
+        }
+        let id = event.id.clone();
+        let release = self.work(event, None).await;
+        let again = release.outcome == Status::Retry;
+        if release.outcome != Status::Succeeded {
+            let is_left = again && is_held;
+            let end = if is_left { "is left to its queue" } else { "counts as done, as its token has gone" };
+            tracing::error!("event {id}: failed, and {end}: {}", release.message);
+        }
+        if again {
+            // What still has it brings it again under the same attempt.
+            self.calls.known.forget(&id);
+        } else {
+            self.calls.known.ended(&id, &release);
+        }
+        !again
+    }
+
+    /// Has an event come again that is not worked on; one whose token has gone is lost.
+    pub(crate) fn give_back(self: &Arc<Self>, given: &Given, why: &str) {
+        let id = given.name.clone();
+        if release_of(given.event.as_bytes()) == "on_response" {
+            tracing::error!("event {id}: lost, as its token has gone: {why}");
+            return;
+        }
+        tracing::error!("event {id}: given back: {why}");
+        let (engine, release) = (self.clone(), Release::retry(given.attempt, why));
         self.tasks.spawn(async move { engine.calls.release(&id, release).await });
     }
 
@@ -143,27 +177,22 @@ impl Engine {
         }
     }
 
-    /// Has the handler work on an event until the work is given up. `token`: it has one to keep; for so long may it be silent.
-    async fn work(&self, event: Event, token: Option<Option<Duration>>) -> Release {
-        let attempt = event.attempt;
+    /// Has the handler work on an event until the work is given up, and keeps its token meanwhile, if it has one. `ttl`: for so
+    /// long may it be silent, where that is known.
+    async fn work(&self, event: Event, ttl: Option<Duration>) -> Release {
+        let (attempt, has_token) = (event.attempt, !event.is_on_response());
         let calls = self.calls.clone();
         let lost = self.work.child_token();
-        let context = Context { id: event.id.clone(), attempt, calls, lost: lost.clone() };
+        let context = Context { id: event.id.clone(), attempt, has_token, calls, lost: lost.clone() };
         // A task of its own: a panic ends nothing else.
         let mut work = tokio::spawn((self.handler)(event, context.clone()));
-        let keep = async {
-            match token {
-                Some(ttl) => self.keep(&context, ttl).await,
-                None => std::future::pending().await,
-            }
-        };
         let came = tokio::select! {
             came = &mut work => came,
             () = self.work.cancelled() => {
                 work.abort();
                 return Release::retry(attempt, "the worker stopped before the event was done");
             }
-            never = keep => match never {},
+            never = self.keep(&context, ttl) => match never {},
         };
         match came {
             Ok(came) => Release::of(attempt, came),
@@ -171,8 +200,11 @@ impl Engine {
         }
     }
 
-    /// Sends heartbeats at a third of the time that silence is allowed.
+    /// Sends heartbeats at a third of the time that silence is allowed, as long as there is a token to keep.
     async fn keep(&self, context: &Context, ttl: Option<Duration>) -> std::convert::Infallible {
+        if !context.has_token {
+            return std::future::pending().await;
+        }
         let mut every = ttl.map_or(self.first_heartbeat, |ttl| ttl / 3);
         let (mut next, mut backoff) = (every, Backoff::default());
         loop {

@@ -38,7 +38,7 @@ pub struct Event {
     /// How often the event has come again as its consumer asked.
     #[serde(default)]
     pub checks: u32,
-    /// `explicit`, or `on_response` where the HTTP answer gives the token back.
+    /// `explicit`, or `on_response` where the token comes back as soon as the event is taken; by HTTP, with the answer.
     #[serde(default)]
     pub release: String,
     /// Leads to the trace of the event.
@@ -75,7 +75,14 @@ impl Event {
         serde_json::from_str(self.data.as_deref().map_or("null", RawValue::get))
     }
 
+    /// Whether the token comes back without a release.
     pub(crate) fn is_on_response(&self) -> bool {
         self.release == "on_response"
     }
+}
+
+/// The member `release` of a document of which others cannot be read; empty where it cannot be read either.
+pub(crate) fn release_of(text: &[u8]) -> String {
+    let document: Value = serde_json::from_slice(text).unwrap_or_default();
+    document["release"].as_str().unwrap_or_default().to_owned()
 }

@@ -94,6 +94,14 @@ impl Known {
         }
     }
 
+    /// Has an event at work come again under the same attempt.
+    pub(crate) fn forget(&self, id: &str) {
+        let mut state = self.state();
+        if state.events.get(id).is_some_and(|entry| entry.release.is_none()) {
+            state.events.remove(id);
+        }
+    }
+
     /// The latest attempt that came of an event; the one given where the event has been forgotten.
     pub(crate) fn attempt(&self, id: &str, otherwise: u32) -> u32 {
         self.state().events.get(id).map_or(otherwise, |entry| entry.attempt.max(otherwise))
@@ -121,6 +129,17 @@ mod tests {
         assert_eq!((events, order), (2, 2));
         assert!(matches!(known.come("c", 2), Verdict::Done(_)));
         assert!(matches!(known.come("a", 2), Verdict::Begin));
+    }
+
+    #[test]
+    fn one_that_is_forgotten_at_work_begins_again_at_any_attempt() {
+        let known = Known::new(1);
+        assert!(matches!(known.come("a", 1), Verdict::Begin));
+        known.forget("a");
+        assert!(matches!(known.come("a", 1), Verdict::Begin));
+        known.ended("a", &Release::default());
+        known.forget("a");
+        assert!(matches!(known.come("a", 1), Verdict::Done(_)));
     }
 
     #[test]

@@ -98,16 +98,13 @@ async fn stopped(engine: &Engine) {
 fn begin(engine: &Arc<Engine>, given: &Given, places: &mut Vec<Place>) {
     let event = match Event::parse(given.event.as_bytes()) {
         Ok(event) => event,
-        Err(why) => {
-            tracing::error!("event {}: given back: {why}", given.name);
-            return engine.give_back(given.name.clone(), given.attempt, &why);
-        }
+        Err(why) => return engine.give_back(given, &why),
     };
     match places.pop() {
         Some(place) => {
             let event = Event { id: given.name.clone(), attempt: given.attempt.max(1), ..event };
             engine.take(Delivery { event, ttl: given.ttl(), held: None }, place);
         }
-        None => engine.give_back(given.name.clone(), given.attempt, "the worker has no room"),
+        None => engine.give_back(given, "the worker has no room"),
     }
 }

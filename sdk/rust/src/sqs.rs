@@ -1,4 +1,5 @@
 //! Takes events from an SQS queue. A message is hidden while its event is worked on, and deleted once the release was answered.
+//! One whose event needs no release is deleted after the work, and shows again where that failed.
 
 use std::fmt::Display;
 use std::sync::Arc;

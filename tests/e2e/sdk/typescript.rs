@@ -56,4 +56,5 @@ works! { resize:
     by_http_it_outlives_the_server outlives_the_server Sqlite Http;
     by_pull_it_outlives_the_server outlives_the_server Postgres Pull;
     its_heartbeats_keep_tokens keeps_its_tokens Sqlite Pull;
+    by_pull_it_works_without_tokens works_without_tokens Sqlite Pull;
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -67,6 +68,25 @@ impl Fake {
 
     pub(crate) fn refuse(&self, refuse: impl FnMut(&str) -> Option<(u16, Value)> + Send + 'static) {
         self.books().refuse = Some(Box::new(refuse));
+    }
+
+    /// Puts an event whose token has gone, with a heartbeat due after 20 ms if it had one.
+    pub(crate) fn put_on_response(&self, id: &str, index: Value) {
+        let event = json!({"id": id, "release": "on_response", "index": index});
+        let given = json!({"name": id, "attempt": 1, "tokenTtl": "0.060s", "event": event.to_string()});
+        self.books().events.push(given);
+    }
+
+    /// Refuses all calls but polls, as of events that hold no token, and counts them.
+    pub(crate) fn hold_nothing(&self) -> Arc<AtomicUsize> {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = calls.clone();
+        self.refuse(move |path| {
+            let is_poll = path.ends_with(":acquire");
+            counted.fetch_add(usize::from(!is_poll), SeqCst);
+            (!is_poll).then(|| (400, json!({"code": 9, "message": "the event holds no token"})))
+        });
+        calls
     }
 
     pub(crate) fn released(&self, id: &str) -> Vec<Value> {

@@ -4,9 +4,9 @@
 mod fake;
 mod http;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use fake::{Fake, until};
 use serde_json::json;
@@ -186,6 +186,64 @@ async fn repeats_are_not_worked_on_again_and_next_attempts_are() {
         fake.released(id).iter().map(|release| release["attempt"].as_u64().unwrap()).collect()
     };
     assert_eq!((attempts("slow"), attempts("again")), (vec![2, 3], vec![1, 2]));
+}
+
+#[tokio::test]
+async fn an_event_whose_token_has_gone_is_worked_on_and_nobody_told() {
+    let fake = Fake::start().await;
+    let calls = fake.hold_nothing();
+    let works: Arc<Mutex<Vec<String>>> = Arc::default();
+    let of_work = works.clone();
+    let worker = pulling(&fake, 1, move |event: Event, context: Context| {
+        let is_late = {
+            let mut works = of_work.lock().unwrap();
+            works.push(event.id.clone());
+            works.iter().any(|id| id == "last")
+        };
+        async move {
+            if event.id == "slow" {
+                assert_eq!(context.heartbeat().await, Ok(()));
+                tokio::time::sleep(Duration::from_millis(400)).await;
+                // It would be worked on again otherwise.
+                assert!(!context.is_cancelled());
+            }
+            match event.id.as_str() {
+                "bad" if is_late => Err(Failure::failed("no such file")),
+                "bad" => Err(Failure::retry("disk full")),
+                _ => Ok(().into()),
+            }
+        }
+    });
+    let running = Running::start(worker.first_heartbeat(Duration::from_millis(50)));
+    // With one place. One that is done is passed over, one that failed is tried again, and what cannot be read is lost.
+    for id in ["slow", "bad", "last", "slow", "bad"] {
+        fake.put_on_response(id, json!(7));
+    }
+    fake.put_on_response("odd", json!("one"));
+    fake.put_on_response("end", json!(7));
+    until("the end", || works.lock().unwrap().last().is_some_and(|id| id == "end")).await;
+    running.stop().await.unwrap();
+    assert_eq!(*works.lock().unwrap(), ["slow", "bad", "last", "bad", "end"]);
+    assert_eq!(calls.load(SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_drain_gives_up_an_event_whose_token_has_gone() {
+    let fake = Fake::start().await;
+    let calls = fake.hold_nothing();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let counted = begun.clone();
+    let worker = pulling(&fake, 1, move |_event, _context| {
+        counted.fetch_add(1, SeqCst);
+        std::future::pending()
+    });
+    let running = Running::start(worker.drain_timeout(Duration::from_millis(200)));
+    fake.put_on_response("long", json!(7));
+    until("work", || begun.load(SeqCst) == 1).await;
+    let stopped = Instant::now();
+    running.stop().await.unwrap();
+    assert!(stopped.elapsed() < Duration::from_secs(8), "{:?}", stopped.elapsed());
+    assert_eq!(calls.load(SeqCst), 0);
 }
 
 #[tokio::test]
