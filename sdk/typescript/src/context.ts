@@ -45,8 +45,8 @@ export class Context {
   }
 
   /**
-   * Keeps the token by hand, beside the heartbeats that are sent anyway. `TokenLostError`: the event is held no more. An event with
-   * `release: on_response` has no token to keep: nothing is sent.
+   * Keeps the token by hand, beside the heartbeats that are sent anyway. `TokenLostError`: the event is held no more. An event
+   * with `release: on_response` has no token to keep: nothing is sent.
    */
   async heartbeat(): Promise<void> {
     await this.beat();
