@@ -339,6 +339,7 @@ mod tests {
             scenario: String::new(),
             about: String::new(),
             store: "sqlite",
+            processes: 1,
             rows: Vec::new(),
             bars: Vec::new(),
             asked,
