@@ -19,6 +19,8 @@ use tonic::Code;
 
 mod access;
 mod cluster;
+mod streams;
+pub(crate) mod talk;
 pub(crate) mod worker;
 
 use worker::{Deed, Notes, Place, Worker, hello, open, place};

@@ -10,7 +10,7 @@ use tollgate_proto::v1::work_response::Message as Told;
 use tollgate_proto::v1::worker_service_client::WorkerServiceClient;
 use tollgate_proto::v1::{
     AcceptEvent, AcquireEventsRequest, CreatePolicyRequest, CreateScheduleRequest, Policy,
-    ReleaseTokenRequest, TriggerScheduleRequest, WorkEvent, WorkRequest, WorkResponse,
+    ReleaseTokenRequest, TriggerScheduleRequest, WorkEvent, WorkRequest, WorkResponse, WorkerHello,
 };
 use tonic::{Code, Streaming};
 
@@ -50,6 +50,56 @@ async fn a_key_may_be_for_one_queue() {
     assert_eq!(ask(None, "render").await.unwrap_err().0, Code::Unauthenticated);
     let stream = open(service.channel(), Some(Say::Hello(hello("w", &[], 1)))).await;
     assert_eq!(stream.unwrap_err().code(), Code::Unauthenticated);
+    service.stop().await;
+}
+
+/// A stream says whose events it wants in its first word, after its call has been let in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_is_for_the_queues_of_its_key() {
+    let database = Database::new(Kind::Sqlite).await;
+    let render = key(&database, "render", "work=render", Some("default"));
+    let team = key(&database, "team", "work", Some("team"));
+    let reader = key(&database, "reader", "read,token:release", Some("default"));
+    let service = Service::join(&database, &["--auth", "keys"]).await;
+    let stream = async |key: &str, queue: &str| {
+        let (say, said) = tokio::sync::mpsc::unbounded_channel();
+        let hello = WorkerHello { queue: queue.to_owned(), ..hello("w", &[], 1) };
+        say.send(WorkRequest { message: Some(Say::Hello(hello)) }).unwrap();
+        let told = workers(&service, Some(key)).work(UnboundedReceiverStream::new(said)).await;
+        let mut told = told?.into_inner();
+        tokio::time::timeout(Duration::from_secs(20), told.message()).await.expect("a word within 20 s")
+    };
+    let poll = async |key: &str, queue: &str| {
+        let wait = Some(prost_types::Duration { seconds: 0, nanos: 0 });
+        let request =
+            AcquireEventsRequest { name: queue.to_owned(), wait, ..AcquireEventsRequest::default() };
+        workers(&service, Some(key)).acquire_events(request).await
+    };
+    for (key, queue) in
+        [(&render, "namespaces/default/queues/render"), (&team, "namespaces/team/queues/sound")]
+    {
+        let first = stream(key, queue).await.unwrap().unwrap().message;
+        assert!(matches!(first, Some(Told::Welcome(_))), "{queue}: {first:?}");
+        poll(key, queue).await.unwrap();
+    }
+    let refused = [
+        (
+            &render,
+            "namespaces/default/queues/sound",
+            "takes no events of the queue sound: its scopes are work=render",
+        ),
+        (&render, "namespaces/team/queues/render", "reaches the namespace default only"),
+        (&team, "namespaces/default/queues/sound", "reaches the namespace team only"),
+        (&reader, "namespaces/default/queues/render", "lacks the scope work"),
+    ];
+    for (key, queue, said) in refused {
+        let by_stream = stream(key, queue).await.unwrap_err();
+        let by_poll = poll(key, queue).await.unwrap_err();
+        for status in [by_stream, by_poll] {
+            assert_eq!(status.code(), Code::PermissionDenied, "{queue}: {status}");
+            assert!(status.message().contains(said), "{queue}: {status}");
+        }
+    }
     service.stop().await;
 }
 
