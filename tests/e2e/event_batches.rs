@@ -25,9 +25,9 @@ const TOGETHER: usize = 16;
 
 /// What came: the indexes of each request, and at which attempts each event did; and what is worked on.
 #[derive(Default)]
-struct Notes {
+pub(crate) struct Notes {
     requests: Vec<Vec<u64>>,
-    attempts: BTreeMap<u64, Vec<u64>>,
+    pub(crate) attempts: BTreeMap<u64, Vec<u64>>,
     working: BTreeSet<String>,
     most: usize,
 }
@@ -60,7 +60,9 @@ impl Notes {
 }
 
 /// A consumer; what it takes comes back to be released.
-async fn consumer(notes: Arc<Mutex<Notes>>) -> (String, mpsc::UnboundedReceiver<Vec<ReleaseTokenRequest>>) {
+pub(crate) async fn consumer(
+    notes: Arc<Mutex<Notes>>,
+) -> (String, mpsc::UnboundedReceiver<Vec<ReleaseTokenRequest>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let (done, releases) = mpsc::unbounded_channel();

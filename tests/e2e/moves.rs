@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tollgate_harness::resources::{every, http, once, policy, schedule_name, soon};
-use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
+use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Link, Releases, Service, wait_for};
 use tollgate_proto::v1::{
     CancelRunRequest, ExplainEventRequest, ExtendTokenRequest, GetEventRequest, ListRunsRequest,
     ReleaseOutcome, ReleaseStatus, ReleaseTokenRequest, RetryDeadEventsRequest, RunState,
@@ -15,6 +15,9 @@ use tonic::Code;
 
 use crate::more_shards::{all_owned, each_second};
 
+mod held;
+mod middle;
+
 on_both_stores!(what_belongs_elsewhere_moves_while_everything_goes_on);
 
 const QUICK: [&str; 4] = ["--window", "2s", "--ahead", "4s"];
@@ -22,8 +25,15 @@ const QUICK: [&str; 4] = ["--window", "2s", "--ahead", "4s"];
 const POLICIES: usize = 6;
 const HELD: u32 = 3;
 
+/// How many trees of policies, and schedules without one, are still to move.
+fn to_move(cli: &Cli, url: &str) -> u64 {
+    cli.json(&["store", "shards", "--store", url])["toMove"].as_u64().unwrap()
+}
+
 struct World {
     database: Database,
+    /// Where consumers release.
+    link: Link,
     consumers: Vec<Consumer>,
     keeper: Consumer,
 }
@@ -31,10 +41,10 @@ struct World {
 impl World {
     /// Each policy has a consumer of its own, which sees how many of its events are in flight.
     async fn begin(service: &Service, database: Database) -> Self {
-        let mut consumers = Vec::new();
-        let keeper = Consumer::start(service.link(), Releases::Unary, |_| Conduct::keep()).await;
+        let (mut consumers, link) = (Vec::new(), service.link());
+        let keeper = Consumer::start(link.clone(), Releases::Unary, |_| Conduct::keep()).await;
         for number in 0..POLICIES {
-            let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(5..20)).await;
+            let consumer = Consumer::start(link.clone(), Releases::Unary, |_| Conduct::work(5..20)).await;
             let id = format!("p{number}");
             service.create_policy(&id, policy(2)).await.unwrap();
             let often = every(1, soon(4_000), 5, &id, http(&consumer));
@@ -49,7 +59,7 @@ impl World {
             let kept = once(soon(2_000), 2 * HELD, &id, http(&keeper));
             service.create_schedule(&id, kept).await.unwrap();
         }
-        let world = Self { database, consumers, keeper };
+        let world = Self { database, link, consumers, keeper };
         wait_for("what is kept", 40, async || (world.kept().len() == 12).then_some(())).await;
         world
     }
@@ -64,11 +74,8 @@ impl World {
     async fn change(&self, service: &Service, shards: usize) {
         let (cli, url) = (Cli::new(service.url()), self.database.url());
         cli.json(&["store", "shards", "--to", &shards.to_string(), "--store", &url]);
-        wait_for("all to be where it belongs", 120, async || {
-            let shown = cli.json(&["store", "shards", "--store", &url]);
-            (shown["toMove"].as_u64() == Some(0)).then_some(())
-        })
-        .await;
+        let is_over = async || (to_move(&cli, &url) == 0).then_some(());
+        wait_for("all to be where it belongs", 120, is_over).await;
     }
 
     /// No schedule has missed a second, and no policy has had more in flight than it may.
@@ -142,27 +149,43 @@ async fn what_belongs_elsewhere_moves_while_everything_goes_on(kind: Kind) {
     service.stop().await;
 }
 
-/// Processes that die in the middle of it lose nothing, and what they have begun goes on.
+/// A process that dies in the middle of a move loses nothing, and what it has begun goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deaths_in_the_middle_of_it_lose_nothing() {
     let database = Database::new(Kind::Postgres).await;
     let lease = ["--lease-ttl", "1500ms"];
     let flags = [&QUICK[..], &lease[..]].concat();
-    let first = Service::start_with(&database, &flags).await;
-    let second = Service::join(&database, &flags).await;
-    let third = Service::join(&database, &flags).await;
-    all_owned(&first, 64, 3).await;
-    let world = World::begin(&first, database).await;
-    let (cli, url) = (Cli::new(first.url()), world.database.url());
+    let mut services = vec![Service::start_with(&database, &flags).await];
+    for _ in 0..2 {
+        services.push(Service::join(&database, &flags).await);
+    }
+    all_owned(&services[0], 64, 3).await;
+    let world = World::begin(&services[0], database).await;
+    let mut handlers = Vec::new();
+    for service in &services {
+        handlers.push(service.status().await.unwrap().handler);
+    }
+    let ids = (0..POLICIES).map(|number| format!("p{number}"));
+    let ids = ids.chain((0..4).map(|number| format!("kept{number}")));
+    let held = middle::first_to_move(&services[0], ids, 256).await;
+    let id = held.name.rsplit('/').next().unwrap();
+    let mut holder = middle::Holder::of(&world.database, id).await;
+    let (url, cli) = (world.database.url(), Cli::new(services[0].url()));
     cli.json(&["store", "shards", "--to", "256", "--store", &url]);
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
-    second.kill9();
-    tokio::time::sleep(Duration::from_millis(1_000)).await;
-    let fourth = Service::join(&world.database, &flags).await;
-    world.change(&first, 200).await;
-    all_owned(&first, 256, 3).await;
+    // Its transaction has begun, and stands.
+    holder.is_awaited_by(1).await;
+    let owner = holder.owner(held.shard).await;
+    let dies = handlers.iter().position(|handler| *handler == owner).expect("the owner is one of them");
+    services.remove(dies).kill9();
+    let left = to_move(&cli, &url);
+    assert!(left > 0, "all has moved before the process died");
+    holder.lets_go().await;
+    services.push(Service::join(&world.database, &flags).await);
+    world.link.follow(&services[0]);
+    world.change(&services[0], 200).await;
+    all_owned(&services[0], 256, 3).await;
     for (number, id) in world.kept().iter().enumerate() {
-        let service = [&first, &third, &fourth][number % 3];
+        let service = &services[number % 3];
         // Half of them by a process that has not learnt where they are.
         if number % 2 == 0 {
             is_known(service, id).await;
@@ -174,7 +197,7 @@ async fn deaths_in_the_middle_of_it_lose_nothing() {
         each_second(&consumer.notes, &format!("s{number}"), 5);
         assert!(consumer.notes.in_flight_max() <= 2, "{number}: {}", consumer.notes.in_flight_max());
     }
-    for service in [first, third, fourth] {
+    for service in services {
         service.stop().await;
     }
 }
@@ -199,7 +222,8 @@ async fn what_ended_before_is_tried_again_under_its_policy() {
         service.create_schedule(&id, schedule).await.unwrap();
         dead.push(id);
     }
-    let world = World { database, consumers: Vec::new(), keeper: consumer };
+    let (link, consumers) = (service.link(), Vec::new());
+    let world = World { database, link, consumers, keeper: consumer };
     let mut runs = Vec::new();
     for id in &dead {
         runs.push(service.finished(id, 40).await);
