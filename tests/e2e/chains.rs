@@ -14,6 +14,8 @@ use tonic::Code;
 
 use crate::metrics::page;
 
+mod ends;
+
 fn manual(consumer: &Consumer, events: u32) -> Schedule {
     Schedule {
         events: Some(events),
