@@ -10,10 +10,10 @@ use tollgate_proto::v1::work_request::Message as Say;
 use tollgate_proto::v1::work_response::Message as Told;
 use tollgate_proto::v1::worker_service_client::WorkerServiceClient;
 use tollgate_proto::v1::{
-    AcceptEvent, AcquireEventsRequest, AcquireEventsResponse, ExplainEventRequest, ExtendTokenRequest,
-    GetHandlerStatusRequest, ListTroublesRequest, ListWorkersRequest, PullTarget, ReasonCode, ReleaseMode,
-    ReleaseTokenRequest, Schedule, Target, TriggerScheduleRequest, Trouble, TroubleSeverity, WorkRequest,
-    WorkerHello,
+    AcceptEvent, AcquireEventsRequest, AcquireEventsResponse, CancelRunRequest, ExplainEventRequest,
+    ExtendTokenRequest, GetHandlerStatusRequest, ListTroublesRequest, ListWorkersRequest, PullTarget,
+    ReasonCode, ReleaseMode, ReleaseTokenRequest, Schedule, Target, TriggerScheduleRequest, Trouble,
+    TroubleSeverity, WorkRequest, WorkerHello,
 };
 use tonic::Code;
 use tonic::transport::Channel;
@@ -148,6 +148,65 @@ async fn who_polls_is_able_while_it_is_at_work() {
         assert!(reason.message.contains("has room"), "{reason:?}");
     }
     service.stop().await;
+}
+
+/// The shard of an event, by its id.
+fn shard_of(event: &str) -> u32 {
+    event.rsplit('/').next().unwrap().split('-').next().unwrap().parse().unwrap()
+}
+
+/// The first policy whose queue shard is this process's own.
+async fn policy_of(service: &Service, own: bool) -> String {
+    let status = service.handler().get_handler_status(GetHandlerStatusRequest::default());
+    let status = status.await.unwrap().into_inner();
+    let owner = |shard: u32| status.shards.iter().find(|one| one.shard == shard).unwrap().owner.clone();
+    for number in 0..40 {
+        let id = format!("p-{own}-{number}");
+        service.create_policy(&id, policy(5)).await.unwrap();
+        let probe = Schedule { policy: id.clone(), ..frames(1, &["probe"]) };
+        triggered(service, &id, probe).await;
+        let run = service.first_run(&id).await.name;
+        let shard = shard_of(&service.events(&run).await[0].name);
+        service
+            .handler()
+            .cancel_run(CancelRunRequest { name: run, ..CancelRunRequest::default() })
+            .await
+            .unwrap();
+        if (owner(shard) == status.handler) == own {
+            return id;
+        }
+    }
+    panic!("all policies are in one process");
+}
+
+/// What a worker has of one process keeps it able to do what waits in another, also long after its poll.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_at_work_for_one_process_is_able_for_another() {
+    let database = Database::new(Kind::Postgres).await;
+    let services = [Service::start(&database).await, Service::join(&database, &[]).await];
+    divided(&services[0]).await;
+    let (near, far) = (policy_of(&services[0], true).await, policy_of(&services[0], false).await);
+    triggered(&services[0], "held", Schedule { policy: far, ..frames(1, &["gpu"]) }).await;
+    let held = acquire(&services[0], &["gpu"], 1, 20).await.events.remove(0).name;
+    triggered(&services[0], "waits", Schedule { policy: near, ..frames(1, &["gpu"]) }).await;
+    let troubles = async || {
+        let filter = "kind=no_worker schedule=namespaces/default/schedules/waits".to_owned();
+        let request = ListTroublesRequest { filter, ..ListTroublesRequest::default() };
+        services[1].handler().list_troubles(request).await.unwrap().into_inner().troubles
+    };
+    // For a minute after the poll nobody would be missed anyway.
+    for _ in 0..40 {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let extend = ExtendTokenRequest { name: held.clone(), ..ExtendTokenRequest::default() };
+        services[0].handler().extend_token(extend).await.unwrap();
+        assert_eq!(troubles().await, []);
+    }
+    let release = ReleaseTokenRequest { name: held, ..ReleaseTokenRequest::default() };
+    services[0].handler().release_token(release).await.unwrap();
+    wait_for("a trouble", 40, async || (!troubles().await.is_empty()).then_some(())).await;
+    for service in services {
+        service.stop().await;
+    }
 }
 
 /// A worker with a stream is seen as long as that is open: where it has gone, its held token does not hide that nobody is left.

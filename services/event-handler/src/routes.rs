@@ -59,9 +59,10 @@ pub(crate) enum Input {
     Keys { policy: Uuid, reply: oneshot::Sender<KeyCounts> },
     /// The shard at a glance.
     Status { busy_only: bool, reply: oneshot::Sender<Status> },
-    /// What of the shard is not well. `unable`: pools that no worker is able to do; `polled`: those of them for which workers
-    /// have polled.
-    Sight { unable: Arc<BTreeSet<u128>>, polled: Arc<BTreeSet<u128>>, reply: oneshot::Sender<Sight> },
+    /// What of the shard is not well. `unable`: pools that no worker is able to do.
+    Sight { unable: Arc<BTreeSet<u128>>, reply: oneshot::Sender<Sight> },
+    /// The pools of which somebody who polls has an event, and is not silent.
+    PoolsAtWork { reply: oneshot::Sender<BTreeSet<u128>> },
     /// Who of those that poll has events of a namespace, or of one of its queues.
     AtWork { namespace: String, queue: Option<String>, reply: oneshot::Sender<AtWork> },
     /// What has happened by the minute goes into the process's book.

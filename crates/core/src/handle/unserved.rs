@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::ledger::Phase;
 use super::shard::Shard;
-use crate::model::{Now, SECOND_US};
+use crate::model::{Now, PullTarget, RunId, SECOND_US};
 use crate::trouble::{Sight, Unserved};
 
 /// How many schedules are told of: those with the most that waits.
@@ -61,21 +61,31 @@ impl Shard {
         sight.unserved.truncate(UNSERVED_MAX);
     }
 
-    /// Of these pools, those of which a consumer has an event of this shard that it is not silent about.
-    pub fn pools_at_work(&self, pools: &BTreeSet<u128>) -> BTreeSet<u128> {
-        let mut found = BTreeSet::new();
-        if pools.is_empty() {
-            return found;
-        }
+    /// The pools of which a consumer has an event of this shard that it is not silent about. `is_asked`: whether a kind of events
+    /// is looked at, by namespace and target.
+    pub fn pools_at_work(&self, is_asked: impl Fn(&str, &PullTarget) -> bool) -> BTreeSet<u128> {
+        let (mut found, mut passed) = (BTreeSet::new(), BTreeSet::new());
         for run in self.ledger.runs.all().filter(|run| run.launched) {
-            let Some(pool) = run.pool().filter(|pool| pools.contains(pool) && !found.contains(pool)) else {
+            let Some((pool, pull)) = run.pool().zip(run.spec.target.pull()) else { continue };
+            if found.contains(&pool) || passed.contains(&pool) {
                 continue;
-            };
+            }
+            if !is_asked(&run.row.namespace, pull) {
+                passed.insert(pool);
+                continue;
+            }
             let mut tokens = self.ledger.tokens.of(run.row.id).take(OF_RUN_MAX);
             if tokens.any(|(_, token)| token.phase() == Phase::Held { suspect: false }) {
                 found.insert(pool);
             }
         }
         found
+    }
+
+    /// The pool of an event that its consumer has under this attempt and is not silent about.
+    pub fn pool_at_work(&self, run: RunId, index: u32, attempt: u32) -> Option<u128> {
+        let token = self.ledger.tokens.get(&(run, index))?;
+        let is_at_work = token.row.attempt == attempt && token.phase() == Phase::Held { suspect: false };
+        self.ledger.runs.get(&run).filter(|_| is_at_work)?.pool()
     }
 }

@@ -21,8 +21,6 @@ pub struct Sight {
     pub sufferers: Vec<Sufferer>,
     /// Schedules of which something waits that no worker is able to do.
     pub unserved: Vec<Unserved>,
-    /// Of the pools that were asked for, those of which a consumer has an event that it is not silent about.
-    pub at_work: BTreeSet<u128>,
     /// There was more than is looked at: some may be missing.
     pub incomplete: bool,
     /// Its owner is new, and has not heard of all events of which the one before may have known that they are in trouble.

@@ -317,15 +317,22 @@ fn who_has_an_event_and_gives_signs_of_life_is_at_work() {
     let seen = |world: &World| {
         let mut sight = world.shard.sight(world.now);
         world.shard.see_unserved(&mut sight, &pools, world.now);
-        let at_work = !world.shard.pools_at_work(&pools).is_empty();
+        let at_work = !world.shard.pools_at_work(|_, pull| pull.queue() == "render").is_empty();
         (sight.unserved.iter().map(|unserved| unserved.waiting).collect::<Vec<_>>(), at_work)
     };
     assert_eq!(seen(&world), (vec![3], false));
     world.room_comes(GPU, 1);
     assert_eq!(seen(&world), (vec![2], false), "nobody has accepted it");
-    world.accept_all();
+    let of = world.accept_all().remove(0);
     assert_eq!(seen(&world), (vec![2], true));
-    assert!(world.shard.pools_at_work(&BTreeSet::new()).is_empty(), "nobody asks");
+    let pool_of = |world: &World, attempt| world.shard.pool_at_work(of.run, of.index, attempt);
+    assert!(pool_of(&world, 1).is_some_and(|pool| pools.contains(&pool)));
+    assert_eq!(pool_of(&world, 2), None, "under another attempt");
+    let from = |attempt| world.shard.pulled_from(of.run, of.index, attempt).map(|(_, queue)| queue);
+    assert_eq!((from(1), from(2)), (Some("render"), None));
+    assert!(world.shard.pools_at_work(|_, _| false).is_empty(), "nobody asks");
     world.sleep_us(60 * SECOND_US + 1);
     assert_eq!(seen(&world), (vec![2], false), "it has been silent for too long");
+    assert_eq!(pool_of(&world, 1), None);
+    assert!(world.shard.pulled_from(of.run, of.index, 1).is_some(), "and holds its token");
 }

@@ -124,10 +124,17 @@ impl Owner {
                     is_asked.then(|| of.1.to_owned())
                 }));
             }
-            Input::Sight { unable, polled, reply } => {
+            Input::PoolsAtWork { reply } => {
+                let (machine, desk) = (life.machine(), &self.shared.desk);
+                let mut pools = machine.pools_at_work(|namespace, pull| desk.has_polled(namespace, pull));
+                pools.extend(
+                    self.taken.pools(|run, index, attempt| machine.pool_at_work(run, index, attempt)),
+                );
+                let _gone = reply.send(pools);
+            }
+            Input::Sight { unable, reply } => {
                 let mut sight = life.machine().sight(now);
                 life.machine().see_unserved(&mut sight, &unable, now);
-                sight.at_work = life.machine().pools_at_work(&polled);
                 let _gone = reply.send(sight);
             }
         }

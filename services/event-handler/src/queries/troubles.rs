@@ -146,23 +146,11 @@ impl Shared {
     pub(crate) async fn troubles_here(&self) -> Seen {
         let routes = self.peers.routes();
         let shards = routes.shards();
-        let unable = self.desk.unable(UNABLE_MIN_US);
+        let unable = self.desk.unable(UNABLE_MIN_US).await;
         let pools: Arc<BTreeSet<u128>> = Arc::new(unable.keys().copied().collect());
-        let polled = unable.iter().filter(|(_, unable)| unable.is_polled).map(|(pool, _)| *pool);
-        let polled: Arc<BTreeSet<u128>> = Arc::new(polled.collect());
-        let sights =
-            self.ask_owners(|reply| Input::Sight { unable: pools.clone(), polled: polled.clone(), reply });
+        let sights = self.ask_owners(|reply| Input::Sight { unable: pools.clone(), reply });
         let (sights, (ended, incomplete)) = futures::future::join(sights, self.ended_badly(&shards)).await;
         let now_us = self.clock.wall_us();
-        // Whoever is at work on events of one shard is able to do those of the others.
-        let at_work: BTreeSet<u128> = sights
-            .iter()
-            .filter_map(|(_, sight)| sight.as_ref())
-            .flat_map(|sight| &sight.at_work)
-            .copied()
-            .collect();
-        let unable: BTreeMap<u128, Unable> =
-            unable.into_iter().filter(|(pool, _)| !at_work.contains(pool)).collect();
         let troubles = ended.iter().flat_map(of_ended).collect();
         let mut known = Seen { troubles, incomplete, ..Seen::default() };
         let drift = self.drift.known(&shards, self.clock.mono_us());

@@ -5,7 +5,7 @@
 //! an event that has not been written to its worker's stream it is known that the worker does not have it, of any other that it
 //! has not accepted nobody knows. Not here: who is next (`book`), streams and calls, other processes (`elsewhere`).
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -55,7 +55,11 @@ struct Inner {
     routes: Routes,
     clock: Clock,
     elsewhere: Elsewhere,
+    at_work: AtWorkNow,
 }
+
+/// The pools at work, and when (monotonic) that was so.
+pub(super) type AtWorkNow = tokio::sync::Mutex<Option<(i64, Arc<BTreeSet<u128>>)>>;
 
 /// A unit of room for one event; given back when dropped, unless the event has it.
 #[derive(Debug)]
@@ -74,7 +78,8 @@ impl Drop for RoomUnit {
 
 impl Desk {
     pub(crate) fn new(routes: Routes, clock: Clock, elsewhere: Elsewhere) -> Self {
-        Self(Arc::new(Inner { state: Mutex::default(), routes, clock, elsewhere }))
+        let (state, at_work) = (Mutex::default(), AtWorkNow::default());
+        Self(Arc::new(Inner { state, routes, clock, elsewhere, at_work }))
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -87,6 +92,14 @@ impl Desk {
 
     pub(super) fn now_us(&self) -> i64 {
         self.0.clock.mono_us()
+    }
+
+    pub(super) fn routes(&self) -> &Routes {
+        &self.0.routes
+    }
+
+    pub(super) fn at_work(&self) -> &AtWorkNow {
+        &self.0.at_work
     }
 
     pub(crate) fn elsewhere(&self) -> &Elsewhere {

@@ -81,7 +81,7 @@ impl Desk {
     }
 
     /// A poll is answered with events: its worker is at work.
-    pub(super) fn at_work(&self, id: WorkerId) {
+    pub(super) fn has_taken(&self, id: WorkerId) {
         let now_us = self.now_us();
         let mut state = self.state();
         let Some(session) = state.sessions.get(&id) else { return };

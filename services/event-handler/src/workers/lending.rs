@@ -95,7 +95,8 @@ impl Desk {
                 call.workers.push(worker);
             }
         }
-        let able = self.is_able(&call.of.1);
+        let able = self.is_able(&call.of.1)
+            || (call.workers.is_empty() && self.pools_at_work().await.contains(&call.of.0));
         let lack = if able { Lack::default() } else { self.lack(&call.of.1) };
         let rooms = self.lent_out(call.end());
         let (workers_count, missing, near) = lack.tell();

@@ -220,7 +220,7 @@ impl<'s> Poll<'s> {
             }
         }
         if !events.is_empty() {
-            self.shared.desk.at_work(self.id);
+            self.shared.desk.has_taken(self.id);
         }
         events
     }

@@ -5,7 +5,7 @@
 //! of what was; nothing is decided by it, so that a process that ends, or a policy that moves, may lose it. Not here: workers
 //! that are connected ([`super::floor`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tollgate_core::model::{EventRef, RunId};
@@ -91,6 +91,11 @@ impl Taken {
         if let Some(has) = self.of.get_mut(&(run, index)) {
             has.sign_us = now_us;
         }
+    }
+
+    /// The pools of these events. `pool`: that of one whose consumer has it and is not silent.
+    pub(crate) fn pools(&self, pool: impl Fn(RunId, u32, u32) -> Option<u128>) -> BTreeSet<u128> {
+        self.of.iter().filter_map(|((run, index), has)| pool(*run, *index, has.attempt)).collect()
     }
 
     /// Who has what. `queue`: that of an event that is in flight under an attempt, where it is asked for.
@@ -196,6 +201,11 @@ mod tests {
         for (index, name) in [(0, "a"), (1, "b"), (2, "a")] {
             taken.note((event(1, index), 1), by(name), 50 + i64::from(index), all);
         }
+        assert_eq!(
+            taken.pools(|_, index, attempt| (index > 0).then_some(attempt.into())),
+            BTreeSet::from([1])
+        );
+        assert_eq!(taken.pools(|_, _, _| None), BTreeSet::new());
         taken.sign(event(1, 2).run, 2, 90);
         taken.sign(event(9, 2).run, 2, 99);
         let workers = taken.workers(|_, index, _| (index != 0).then(|| "q".to_owned()));
