@@ -329,7 +329,7 @@ impl Shared {
                 Ok(v1::ExtendTokenResponse { remaining: Some(convert::duration_of_ms(remaining_ms)) })
             }
             Some(Replied::Answer(Answer::Late)) => Err(Status::failed_precondition(
-                "the event is in flight under a later attempt, or waits for one",
+                "the event is in flight under another attempt, or waits for its next one",
             )),
             Some(Replied::Foreign) => Err(unknown(at.named()).into_status()),
             Some(Replied::TryAgain) => {
@@ -479,7 +479,8 @@ fn answered(answer: Answer) -> Result<Released, Released> {
             message: String::new(),
         }),
         Answer::Late => {
-            let message = "the event is in flight under a later attempt, or waits for one; nothing changed";
+            let message =
+                "the event is in flight under another attempt, or waits for its next one; nothing changed";
             status(v1::ReleaseStatus::Late, message.to_owned())
         }
         Answer::Refused { message } => return Err(Released::of_refusal(&message)),

@@ -9,7 +9,8 @@ use tollgate_harness::{Database, Kind, Service, wait_for};
 use tollgate_proto::v1::work_request::Message as Say;
 use tollgate_proto::v1::worker_service_client::WorkerServiceClient;
 use tollgate_proto::v1::{
-    AcceptEvent, ListWorkersRequest, Policy, ReleaseStatus, ReleaseTokenRequest, Worker, WorkerCapacity,
+    AcceptEvent, ExtendTokenRequest, ListWorkersRequest, Policy, ReleaseStatus, ReleaseTokenRequest, Worker,
+    WorkerCapacity,
 };
 use tonic::Code;
 
@@ -162,11 +163,18 @@ async fn an_event_is_accepted_by_its_own_stream_and_released_by_any(kind: Kind) 
     assert_eq!(third.releases(&first, 2).await, ReleaseStatus::Late);
     let ahead = third.extends(&first, 2).await;
     assert!(ahead.remaining.is_none() && !ahead.message.is_empty(), "{ahead:?}");
+    // A wrong word on a heartbeat is no word on the event.
+    let mut hasty = Talk::open(&service, hello("hasty", &[], 0)).await;
+    let ttl = Some(prost_types::Duration::default());
+    hasty.tell(Say::Extend(ExtendTokenRequest { name: first.name.clone(), attempt: Some(1), ttl }));
+    let end = hasty.ends().await;
+    assert_eq!(end.code(), Code::InvalidArgument, "{end}");
+    assert!(end.message().starts_with("extend.ttl: "), "{end}");
     one.tell(accept(&first, 2));
     let end = one.ends().await;
     assert_eq!(end.code(), Code::InvalidArgument, "{end}");
-    let said = "an attempt that this stream was given";
-    assert!(end.message().starts_with("accept.") && end.message().contains(said), "{end}");
+    let said = "expected an attempt under which this stream was given the event";
+    assert!(end.message().starts_with("accept.attempt: ") && end.message().contains(said), "{end}");
     assert!(third.extends(&first, 1).await.remaining.is_some(), "its token is held all the same");
     assert_eq!(third.releases(&first, 1).await, ReleaseStatus::Released);
     assert_eq!(succeeded(&service, "s", 20).await, 2);

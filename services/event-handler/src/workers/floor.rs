@@ -119,14 +119,21 @@ impl Desk {
     /// A worker accepts an event.
     ///
     /// # Errors
-    /// What is wrong: it was not given the event under this attempt.
-    pub(super) fn accept(&self, id: WorkerId, name: &str, attempt: u32) -> Result<(), &'static str> {
+    /// The field that is wrong, and what is expected: it was not given the event under this attempt.
+    pub(super) fn accept(
+        &self,
+        id: WorkerId,
+        name: &str,
+        attempt: u32,
+    ) -> Result<(), (&'static str, &'static str)> {
         let mut state = self.state();
         let held = state.sessions.get_mut(&id).and_then(|session| session.events.get_mut(name));
         match held {
-            None => Err("an event that this stream was given and the worker is not done with"),
+            None => {
+                Err(("accept.name", "an event that this stream was given and the worker is not done with"))
+            }
             Some(held) if attempt > held.attempt => {
-                Err("an event under an attempt that this stream was given")
+                Err(("accept.attempt", "an attempt under which this stream was given the event"))
             }
             // One under an earlier attempt, or after its time, has been given once more: this says nothing of that.
             Some(held) if attempt < held.attempt => Ok(()),

@@ -58,7 +58,7 @@ struct Stream {
     opened: Opened,
     id: WorkerId,
     unwritten: VecDeque<Unwritten>,
-    answering: FuturesUnordered<BoxFuture<'static, Told>>,
+    answering: FuturesUnordered<BoxFuture<'static, Result<Told, Status>>>,
 }
 
 /// Lets the desk forget a worker, however its stream ends.
@@ -146,7 +146,7 @@ impl Stream {
                 },
                 Some(handed) = events.recv() => self.unwritten.push_back(Unwritten::Event(handed)),
                 Some(told) = self.answering.next(), if !self.answering.is_empty() => {
-                    self.unwritten.push_back(Unwritten::Told(told));
+                    self.unwritten.push_back(Unwritten::Told(told?));
                 }
                 () = leaving.cancelled(), if !is_told => {
                     is_told = true;
@@ -188,8 +188,10 @@ impl Stream {
             }
             Some(Said::Accept(accept)) => {
                 let accepted = desk.accept(self.id, &accept.name, accept.attempt);
-                let value = format!("{} under attempt {}", accept.name, accept.attempt);
-                accepted.map_err(|expected| FieldError::new("accept.name", value, expected).into())
+                accepted.map_err(|(field, expected)| {
+                    let value = format!("{} under attempt {}", accept.name, accept.attempt);
+                    FieldError::new(field, value, expected).into()
+                })
             }
             Some(Said::Extend(extend)) => {
                 let (shared, access) = (self.shared.clone(), self.opened.access.clone());
@@ -201,23 +203,28 @@ impl Stream {
                 let (shared, access) = (self.shared.clone(), self.opened.access.clone());
                 let parent = self.opened.parent;
                 self.answering
-                    .push(Box::pin(async move { released(&shared, &access, release, parent).await }));
+                    .push(Box::pin(async move { Ok(released(&shared, &access, release, parent).await) }));
                 Ok(())
             }
         }
     }
 }
 
-async fn extended(shared: &Shared, access: &Access, request: v1::ExtendTokenRequest) -> Told {
+/// # Errors
+/// A field is wrong: that says nothing of the event, which the worker may still have.
+async fn extended(shared: &Shared, access: &Access, request: v1::ExtendTokenRequest) -> Result<Told, Status> {
     let name = request.name.clone();
     let nothing = v1::WorkerExtended { name, remaining: None, message: String::new(), try_again: false };
-    Told::Extended(match shared.extend(access, request).await {
+    Ok(Told::Extended(match shared.extend(access, request).await {
         Ok(v1::ExtendTokenResponse { remaining }) => v1::WorkerExtended { remaining, ..nothing },
+        Err(status) if status.code() == Code::InvalidArgument => {
+            return Err(Status::invalid_argument(format!("extend.{}", status.message())));
+        }
         Err(status) => {
             let try_again = status.code() == Code::Unavailable;
             v1::WorkerExtended { message: status.message().to_owned(), try_again, ..nothing }
         }
-    })
+    }))
 }
 
 async fn released(
