@@ -73,6 +73,12 @@ async fn runs_follow_one_another(kind: Kind) {
     let told = cli.ok(&["why", "--schedule", "report"]);
     assert!(told.contains("; it follows work") && told.contains("; it follows list"), "{told}");
     assert!(told.contains("no run goes on in its chain"), "{told}");
+    let told = cli.ok(&["why", "--schedule", "report", "-o", "json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let links = told["schedules"].as_array().unwrap();
+    let names: Vec<&str> = links.iter().map(|link| link["schedule"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["report", "work", "list"].map(schedule_name));
+    assert_eq!(links[2]["latestRun"]["name"], *list.name);
     service.stop().await;
 }
 

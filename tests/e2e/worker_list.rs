@@ -157,8 +157,8 @@ fn shard_of(event: &str) -> u32 {
 
 /// The first policy whose queue shard is this process's own.
 async fn policy_of(service: &Service, own: bool) -> String {
-    let status = service.handler().get_handler_status(GetHandlerStatusRequest::default());
-    let status = status.await.unwrap().into_inner();
+    let mut handler = service.handler();
+    let status = handler.get_handler_status(GetHandlerStatusRequest::default()).await.unwrap().into_inner();
     let owner = |shard: u32| status.shards.iter().find(|one| one.shard == shard).unwrap().owner.clone();
     for number in 0..40 {
         let id = format!("p-{own}-{number}");

@@ -254,3 +254,18 @@ fn a_chain_that_comes_back_to_its_beginning_does_not_wait_for_itself() {
         assert_eq!(world.row(other).state, waits);
     }
 }
+
+#[test]
+fn what_cancels_others_waits_for_no_chain() {
+    let p = policy(1, at_most(2));
+    let mut world = World::with_policy(&p);
+    let s = RunSpec { overlap: OverlapRule::CancelOther, ..followed_spec(&p) };
+    world.emit(run(&s, START_US - 2, 1), &s);
+    assert_eq!(world.work_off(), 1);
+    // Its chain goes on. The next run goes beside it, and is cancelled by the one after.
+    let second = world.emit(run(&s, START_US - 1, 5), &s);
+    assert_eq!(world.take_sends().len(), 2);
+    let third = world.emit(run(&s, START_US, 1), &s);
+    assert_eq!(world.outcomes(second), [(2, 3, Outcome::Cancelled)], "what it has not started");
+    assert_eq!(world.row(third).state, RunState::Waiting, "the tokens are the run's before");
+}

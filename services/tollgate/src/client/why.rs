@@ -33,8 +33,12 @@ pub(crate) struct WhyArgs {
 pub(crate) async fn run(session: Session, args: WhyArgs) -> anyhow::Result<()> {
     if let Some(schedule) = &args.schedule {
         let name = names::schedule(&session.namespace, schedule);
-        let text = why_chain::explain(&session, &name).await?;
-        return session.printer.text(&text);
+        session.printer.refuse_names()?;
+        let links = why_chain::links(&session, &name).await?;
+        if session.printer.is_json() {
+            return session.printer.json(&why_chain::json(&links));
+        }
+        return session.printer.text(&why_chain::text(&links));
     }
     let told = explanation(&session, args.name.as_deref().unwrap_or_default()).await?;
     session.printer.message(&told, |told| text(session.now_us, told))
