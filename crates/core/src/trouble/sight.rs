@@ -1,7 +1,5 @@
 //! The state that troubles are decided from.
 
-use std::collections::BTreeSet;
-
 use super::drift::Drift;
 use crate::expected_end::Expected;
 use crate::model::{Pause, RunId, Sent};

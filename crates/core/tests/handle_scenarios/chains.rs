@@ -1,5 +1,6 @@
 //! Ends of runs that another run follows: they are wished once they are durable, by whoever owns the shard, until it is done.
 
+use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::{Context, Following, Options, ShardState, TakenUp};
 use tollgate_core::model::*;
