@@ -190,7 +190,7 @@ async fn who_is_at_work_for_one_process_is_able_for_another() {
     let held = acquire(&services[0], &["gpu"], 1, 20).await.events.remove(0).name;
     triggered(&services[0], "waits", Schedule { policy: near, ..frames(1, &["gpu"]) }).await;
     let troubles = async || {
-        let filter = "kind=no_worker schedule=namespaces/default/schedules/waits".to_owned();
+        let filter = "kind=no_worker AND schedule=namespaces/default/schedules/waits".to_owned();
         let request = ListTroublesRequest { filter, ..ListTroublesRequest::default() };
         services[1].handler().list_troubles(request).await.unwrap().into_inner().troubles
     };
