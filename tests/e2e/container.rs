@@ -9,8 +9,15 @@ use tollgate_harness::{Cli, Database, Kind, Service, binary};
 const DOCKERFILE: &str = include_str!("../../docker/Dockerfile");
 const COMPOSE: &str = include_str!("../../docker/compose.yaml");
 /// Variables of the client commands, and the one that names the file of settings.
-const OTHER_VARIABLES: [&str; 5] =
-    ["TOLLGATE_CONFIG", "TOLLGATE_SECRET_KEYS", "TOLLGATE_SERVER", "TOLLGATE_NAMESPACE", "TOLLGATE_ACTOR"];
+const OTHER_VARIABLES: [&str; 7] = [
+    "TOLLGATE_CONFIG",
+    "TOLLGATE_SECRET_KEYS",
+    "TOLLGATE_SERVER",
+    "TOLLGATE_NAMESPACE",
+    "TOLLGATE_ACTOR",
+    "TOLLGATE_API_KEY",
+    "TOLLGATE_LISTEN_METRICS",
+];
 
 #[test]
 fn every_variable_is_a_setting() {
@@ -80,14 +87,14 @@ fn variables(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The services that run the binary, `<<` resolved.
+/// The services that run the binary as a server, `<<` resolved.
 fn tollgate_services() -> Vec<(String, Value)> {
     let compose: Value = serde_saphyr::from_str(COMPOSE).unwrap();
     let services = compose["services"].as_object().unwrap();
     services
         .iter()
         .map(|(name, service)| (name.clone(), merged(service)))
-        .filter(|(_, service)| service["image"] == json!("tollgate"))
+        .filter(|(_, service)| service["image"] == json!("tollgate") && service["profiles"].is_null())
         .collect()
 }
 

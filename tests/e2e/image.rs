@@ -43,6 +43,13 @@ fn compose_reads_its_file() {
     for service in ["master", "emitter", "handler", "postgres", "sqs", "prometheus", "grafana"] {
         assert!(services.lines().any(|line| line == service), "{service} is not in {services}");
     }
+    assert!(
+        !services.lines().any(|line| line == "commands"),
+        "it is there for those who ask for it: {services}"
+    );
+    let services = compose(&["--profile", "commands", "config", "--services"]);
+    assert!(services.lines().any(|line| line == "commands"), "{services}");
+    assert_eq!(compose(&["--profile", "commands", "config", "--quiet"]), "");
     // Everything is interpolated, and nothing is doubtful.
     assert_eq!(compose(&["config", "--quiet"]), "");
 }

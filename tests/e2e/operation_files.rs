@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
-use tollgate_harness::{Cli, Database, FREE_PORT, Kind, Serve, Service, binary, wait_for};
+use serde_json::{Value, json};
+use tollgate_harness::{Cli, Commands, Database, FREE_PORT, Kind, Serve, Service, binary, wait_for};
 
 use crate::metrics::{names, page};
 
@@ -139,7 +139,7 @@ fn every_panel_has_a_place_of_its_own() {
 #[test]
 fn what_compose_mounts_is_there() {
     let compose = yaml("compose.yaml");
-    for name in ["prometheus", "grafana"] {
+    for name in ["prometheus", "grafana", "commands"] {
         let service = &compose["services"][name];
         let mounts: Vec<&str> =
             service["volumes"].as_array().unwrap().iter().map(|v| v.as_str().unwrap()).collect();
@@ -157,12 +157,17 @@ fn what_compose_mounts_is_there() {
         }
     }
     // Prometheus scrapes every service that runs the binary.
-    let targets = yaml("prometheus/prometheus.yml");
-    let targets = targets["scrape_configs"][0]["static_configs"][0]["targets"].as_array().unwrap().clone();
+    let scrapes = yaml("prometheus/prometheus.yml")["scrape_configs"].clone();
+    let targets = scrapes[0]["static_configs"][0]["targets"].as_array().unwrap();
     let services = compose["services"].as_object().unwrap().iter();
     let ours = services.filter(|(_, service)| service["environment"]["TOLLGATE_ROLES"].is_string());
     let ours: BTreeSet<String> = ours.map(|(name, _)| format!("{name}:7411")).collect();
     assert_eq!(targets.iter().map(|t| t.as_str().unwrap().to_owned()).collect::<BTreeSet<_>>(), ours);
+    // And the one that is optional, where its name is known.
+    let (found, commands) = (&scrapes[1]["dns_sd_configs"][0], &compose["services"]["commands"]);
+    assert_eq!((&found["names"], &found["type"]), (&json!(["commands"]), &json!("A")));
+    let listens = commands["environment"]["TOLLGATE_LISTEN_METRICS"].as_str().unwrap();
+    assert_eq!(listens, format!("0.0.0.0:{}", found["port"]));
     // Grafana finds data source and dashboard.
     let source = yaml("grafana/provisioning/datasources/prometheus.yaml");
     assert_eq!(source["datasources"][0]["url"], "http://prometheus:9090");
@@ -184,9 +189,12 @@ fn manifests_and_unit_set_only_what_exists() {
     let settings = Cli::new("http://127.0.0.1:1").json(&["config"]);
     let rows = settings.as_array().unwrap().iter();
     let mut known: BTreeSet<String> = rows.map(|row| row["variable"].as_str().unwrap().to_owned()).collect();
-    // No setting, as `tollgate config` shows what settings are.
-    known.insert("TOLLGATE_SECRET_KEYS".to_owned());
-    for file in ["kubernetes/config.yaml", "kubernetes/deployment.yaml", "tollgate.service"] {
+    // No settings, as `tollgate config` shows what settings are; those of clients.
+    let others = ["TOLLGATE_SECRET_KEYS", "TOLLGATE_SERVER", "TOLLGATE_API_KEY", "TOLLGATE_LISTEN_METRICS"];
+    known.extend(others.map(str::to_owned));
+    let files =
+        ["kubernetes/config.yaml", "kubernetes/deployment.yaml", "kubernetes/commands/deployment.yaml"];
+    for file in files.into_iter().chain(["tollgate.service"]) {
         let set = variables(&text(file));
         assert!(!set.is_empty(), "{file} sets nothing: the search is wrong");
         let unknown: Vec<_> = set.difference(&known).collect();
@@ -203,7 +211,8 @@ fn manifests_and_unit_set_only_what_exists() {
 /// Flags and commands in comments, unit and manifests are ones that the binary takes.
 #[test]
 fn commands_in_the_files_are_commands_of_the_binary() {
-    let files = ["compose.yaml", "Dockerfile", "tollgate.service", "kubernetes/kustomization.yaml"];
+    let kustomizations = ["kubernetes/kustomization.yaml", "kubernetes/commands/kustomization.yaml"];
+    let files = ["compose.yaml", "Dockerfile", "tollgate.service"].into_iter().chain(kustomizations);
     let mut seen = BTreeSet::new();
     for file in files {
         for line in text(file).lines() {
@@ -238,6 +247,36 @@ fn commands_in_the_files_are_commands_of_the_binary() {
     }
 }
 
+/// What no pod is without: little that it may do, time to stop, and bounds of what it takes.
+fn is_confined(pod: &Value) {
+    let container = &pod["spec"]["containers"][0];
+    let security = &container["securityContext"];
+    assert_eq!(
+        (&security["readOnlyRootFilesystem"], &security["allowPrivilegeEscalation"]),
+        (&true.into(), &false.into())
+    );
+    assert_eq!(security["capabilities"]["drop"][0], "ALL");
+    assert_eq!(pod["spec"]["securityContext"]["runAsNonRoot"], true);
+    assert!(pod["spec"]["securityContext"]["runAsUser"].as_u64().unwrap() > 0);
+    assert!(
+        pod["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap() >= 20,
+        "less than a stop may take"
+    );
+    assert!(
+        container["resources"]["requests"]["cpu"].is_string()
+            && container["resources"]["limits"]["memory"].is_string()
+    );
+}
+
+/// Secrets come from secrets that the head tells how to make.
+fn secrets_are_told(container: &Value, file: &str) {
+    let head = text(file);
+    let environment = container["env"].as_array().unwrap();
+    for secret in environment.iter().filter_map(|one| one["valueFrom"]["secretKeyRef"]["name"].as_str()) {
+        assert!(head.contains(&format!("secret generic {secret} ")), "nobody is told of {secret}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn manifests_hold_together() {
     let database = Database::new(Kind::Sqlite).await;
@@ -258,28 +297,8 @@ async fn manifests_hold_together() {
     assert_eq!(page(&service, metrics, "*/*").await.status, 200);
     service.stop().await;
 
-    let security = &container["securityContext"];
-    assert_eq!(
-        (&security["readOnlyRootFilesystem"], &security["allowPrivilegeEscalation"]),
-        (&true.into(), &false.into())
-    );
-    assert_eq!(security["capabilities"]["drop"][0], "ALL");
-    assert_eq!(pod["spec"]["securityContext"]["runAsNonRoot"], true);
-    assert!(pod["spec"]["securityContext"]["runAsUser"].as_u64().unwrap() > 0);
-    assert!(
-        pod["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap() >= 20,
-        "less than a stop may take"
-    );
-    assert!(
-        container["resources"]["requests"]["cpu"].is_string()
-            && container["resources"]["limits"]["memory"].is_string()
-    );
-    // Secrets come from secrets that the head tells how to make.
-    let head = text("kubernetes/kustomization.yaml");
-    let environment = container["env"].as_array().unwrap();
-    for secret in environment.iter().filter_map(|one| one["valueFrom"]["secretKeyRef"]["name"].as_str()) {
-        assert!(head.contains(&format!("secret generic {secret} ")), "nobody is told of {secret}");
-    }
+    is_confined(pod);
+    secrets_are_told(container, "kubernetes/kustomization.yaml");
     // All select the same pods.
     let labels = &pod["metadata"]["labels"];
     let (balancer, disruption) = (yaml("kubernetes/service.yaml"), yaml("kubernetes/disruption.yaml"));
@@ -298,13 +317,90 @@ async fn manifests_hold_together() {
         .iter()
         .map(|r| r.as_str().unwrap().to_owned())
         .collect();
-    let files = std::fs::read_dir(docker().join("kubernetes")).unwrap();
-    let mut files: BTreeSet<String> =
-        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    let entries = std::fs::read_dir(docker().join("kubernetes")).unwrap().map(Result::unwrap);
+    // What is optional is in folders.
+    let files = entries.filter(|entry| entry.path().is_file());
+    let mut files: BTreeSet<String> = files.map(|file| file.file_name().into_string().unwrap()).collect();
     assert!(files.remove("kustomization.yaml"));
     assert_eq!(listed, files);
     let made = content(Command::new("kubectl").arg("kustomize").arg(docker().join("kubernetes")));
     assert!(made.contains("kind: Deployment"), "{made}");
+}
+
+/// `tollgate commands`, which is optional in both: its file is good, what starts it is taken by the binary, and its probes are
+/// pages that it has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_process_of_commands_starts_as_the_files_start_it() {
+    let deployment = yaml("kubernetes/commands/deployment.yaml");
+    let pod = &deployment["spec"]["template"];
+    let container = &pod["spec"]["containers"][0];
+    let compose = yaml("compose.yaml");
+    let service = &compose["services"]["commands"];
+    let words = |list: &Value| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+    };
+    for (arguments, file) in [
+        (words(&container["args"]), "kubernetes/commands/commands.yaml"),
+        (words(&service["command"]), "commands/commands.yaml"),
+    ] {
+        let [command, flag, mounted]: [String; 3] = arguments.try_into().unwrap();
+        assert_eq!(mounted, "/etc/tollgate/commands.yaml");
+        content(Command::new(binary()).args([command, flag]).arg(docker().join(file)).arg("--check"));
+    }
+    assert_eq!(container["volumeMounts"][0]["mountPath"], "/etc/tollgate");
+    assert_eq!(container["volumeMounts"][0]["name"], pod["spec"]["volumes"][0]["name"]);
+    assert_eq!(words(&service["volumes"]), ["./commands:/etc/tollgate:ro"]);
+    assert_eq!(words(&service["profiles"]), ["commands"], "who does not ask for it does not get it");
+
+    // Probes and scrapes ask for pages that it has, at the port at which it listens.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("commands.yaml");
+    std::fs::write(&file, text("commands/commands.yaml").replace("http://sqs:5000", "http://127.0.0.1:9"))
+        .unwrap();
+    let commands = Commands::start(&file, "http://127.0.0.1:9", &["--listen-metrics", "127.0.0.1:0"]);
+    let metrics = commands.metrics().await;
+    let base = metrics.strip_suffix("/metrics").unwrap();
+    let annotations = &pod["metadata"]["annotations"];
+    let probes =
+        ["startupProbe", "livenessProbe", "readinessProbe"].map(|probe| &container[probe]["httpGet"]);
+    for probe in probes {
+        assert_eq!(probe["port"], container["ports"][0]["name"]);
+    }
+    let paths = probes.map(|probe| &probe["path"]);
+    for path in paths.into_iter().chain([&annotations["prometheus.io/path"]]) {
+        content(Command::new("curl").args(["-sf", &format!("{base}{}", path.as_str().unwrap())]));
+    }
+    commands.stop().await;
+    assert_eq!(paths[1], "/livez", "a service that is away must not have the process ended");
+    let environment = container["env"].as_array().unwrap();
+    let listens = environment.iter().find(|one| one["name"] == "TOLLGATE_LISTEN_METRICS").unwrap();
+    let port = &container["ports"][0]["containerPort"];
+    assert_eq!(listens["value"], format!("0.0.0.0:{port}"));
+    assert_eq!(annotations["prometheus.io/port"], port.to_string());
+}
+
+#[test]
+fn manifests_of_commands_hold_together() {
+    let deployment = yaml("kubernetes/commands/deployment.yaml");
+    let pod = &deployment["spec"]["template"];
+    let container = &pod["spec"]["containers"][0];
+    is_confined(pod);
+    secrets_are_told(container, "kubernetes/commands/kustomization.yaml");
+    let labels = &pod["metadata"]["labels"];
+    assert_eq!(&deployment["spec"]["selector"]["matchLabels"], labels);
+    let balancer = yaml("kubernetes/service.yaml");
+    assert_ne!(&balancer["spec"]["selector"], labels, "no caller of the service gets there");
+    // It asks the service of the other manifests.
+    let environment = container["env"].as_array().unwrap();
+    let server = environment.iter().find(|one| one["name"] == "TOLLGATE_SERVER").unwrap();
+    let (name, port) =
+        (balancer["metadata"]["name"].as_str().unwrap(), &balancer["spec"]["ports"][0]["port"]);
+    assert_eq!(server["value"], format!("http://{name}:{port}"));
+    let made = content(Command::new("kubectl").arg("kustomize").arg(docker().join("kubernetes/commands")));
+    assert!(made.contains("kind: Deployment") && made.contains("kind: ConfigMap"), "{made}");
+    let map = made.lines().find_map(|line| line.trim().strip_prefix("name: tollgate-commands-")).unwrap();
+    let mounted = format!("        name: tollgate-commands-{map}");
+    assert!(made.contains(&mounted), "the map's name with its hash is not what is mounted: {made}");
 }
 
 #[test]
