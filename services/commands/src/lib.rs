@@ -6,7 +6,7 @@
 //! - `queue`: batches and outages of one queue; `hands`: what of it is in hand; `patience`: how long it has waited.
 //! - `source`: where messages come from and go to; of SQS `sqs`, `receive`; of Kafka `kafka`, with that feature; `message`,
 //!   `intake`: what both bring in, and how.
-//! - `read`, `strict`, `command`, `fault`: what command a message is, or all that is wrong with it.
+//! - `read`, `strict`, `command`, `fault`: what command a message is, or all that is wrong with it; `check` tells others.
 //! - `arrange`: what of a batch is sent, in which order; `carry`, `api`: sends it, and what the answers mean.
 //! - `settle`: answers, dead letters and deletions.
 //!
@@ -18,6 +18,7 @@ mod api;
 mod arrange;
 mod backoff;
 mod carry;
+mod check;
 mod command;
 mod config;
 mod counts;
@@ -47,6 +48,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
 
 pub use api::Connection;
+pub use check::{Asked, Checked, check};
 pub use command::Op;
 pub use config::{KafkaConfig, QueueConfig, SourceConfig, SqsConfig, read};
 

@@ -5,6 +5,7 @@
 //! ones, guided by which code they reach.
 #![expect(clippy::unwrap_used, reason = "whatever fails, fails the target")]
 
+mod commands;
 mod event_id;
 mod expression;
 mod http_answer;
@@ -18,7 +19,8 @@ use std::time::{Duration, Instant};
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 7] = [
+    ("commands", commands::target),
     ("event_id", event_id::target),
     ("expression", expression::target),
     ("http_answer", http_answer::target),

@@ -5,7 +5,7 @@
 use prost::{Message, Name as MessageName};
 use tollgate_core::model::RunId;
 use tollgate_core::plan::Plan;
-use tollgate_proto::convert::{self, Name, event, names, policy, run, schedule};
+use tollgate_proto::convert::{self, Name, event, names, policy, run, schedule, work};
 use tollgate_proto::field::invalid_argument;
 use tollgate_proto::json::{from_json, to_json};
 use tollgate_proto::mask::apply_mask;
@@ -21,7 +21,7 @@ const STATUS_MAX_BYTES: usize = 6_000;
 
 pub(crate) fn target(data: &[u8]) {
     let Some((choice, bytes)) = data.split_first() else { return };
-    quick("reading a request", || match choice % 16 {
+    quick("reading a request", || match choice % 18 {
         0 => decoded(bytes, |m: v1::CreateScheduleRequest| create_schedule(&m)),
         1 => decoded(bytes, |m: v1::CreatePolicyRequest| create_policy(&m)),
         2 => decoded(bytes, |m: v1::ReleaseTokenRequest| release("", &m)),
@@ -77,8 +77,19 @@ pub(crate) fn target(data: &[u8]) {
         14 => decoded(bytes, |m: v1::PauseScheduleRequest| {
             all([convert::remark("reason", &m.reason).map(|_| ())])
         }),
-        _ => decoded(bytes, |m: v1::TriggerScheduleRequest| {
+        15 => decoded(bytes, |m: v1::TriggerScheduleRequest| {
             all([names::schedule("name", &m.name).map(|_| ())])
+        }),
+        16 => decoded(bytes, |m: v1::WorkRequest| said_by_worker(&m)),
+        _ => decoded(bytes, |m: v1::AcquireEventsRequest| {
+            all([
+                work::queue("name", &m.name).map(|_| ()),
+                work::acquire(&m).map(|(events, wait_ms)| {
+                    assert!((1..=100).contains(&events) && (0..=60_000).contains(&wait_ms));
+                }),
+                is_able("labels", &m.labels),
+                work::worker("worker", &m.worker).map(|_| ()),
+            ])
         }),
     });
 }
@@ -172,6 +183,38 @@ fn release(prefix: &str, message: &v1::ReleaseTokenRequest) -> Result<(), Vec<Fi
     let release = event::release_to_core(prefix, message, (RunId(Uuid::nil()), 3))?;
     assert_eq!((release.index, release.attempt), (3, message.attempt));
     assert_eq!(release.cursor, message.cursor);
+    Ok(())
+}
+
+/// What a worker says on its stream.
+fn said_by_worker(message: &v1::WorkRequest) -> Result<(), Vec<FieldError>> {
+    use v1::work_request::Message as Said;
+    match &message.message {
+        Some(Said::Hello(hello)) => all([
+            work::queue("hello.queue", &hello.queue).map(|queue| {
+                let name = format!("namespaces/{}/queues/{}", queue.namespace, queue.id);
+                assert_eq!(name, hello.queue, "a queue with two names");
+            }),
+            is_able("hello.labels", &hello.labels),
+            work::worker("hello.worker", &hello.worker).map(|_| ()),
+            work::capacity("hello.capacity", hello.capacity).map(|_| ()),
+        ]),
+        Some(Said::Capacity(room)) => all([work::capacity("capacity.capacity", room.capacity).map(|_| ())]),
+        Some(Said::Accept(accept)) => all([names::event("accept.name", &accept.name).map(|_| ())]),
+        Some(Said::Extend(extend)) => all([
+            convert::heartbeat_ttl_ms(extend).map(|_| ()),
+            names::event("extend.name", &extend.name).map(|_| ()),
+        ]),
+        Some(Said::Release(message)) => release("release", message),
+        None => Ok(()),
+    }
+}
+
+/// Labels are put in order, each once; and so they stay.
+fn is_able(field: &str, given: &[String]) -> Result<(), FieldError> {
+    let labels = work::labels(field, given)?;
+    assert!(labels.windows(2).all(|pair| pair[0] < pair[1]), "{labels:?}");
+    assert_eq!(work::labels(field, &labels).as_ref(), Ok(&labels));
     Ok(())
 }
 
