@@ -16,7 +16,9 @@ use tollgate_harness::{
 };
 
 mod broken;
+mod bulk;
 mod example;
+mod large;
 mod refused;
 mod seen;
 

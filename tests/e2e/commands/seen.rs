@@ -7,7 +7,7 @@ use super::*;
 use crate::security::key;
 
 /// What a page says.
-async fn page(address: &str) -> String {
+pub(super) async fn page(address: &str) -> String {
     let mut curl = std::process::Command::new("curl");
     curl.args(["-s", "--max-time", "5", address]);
     let output = tokio::task::spawn_blocking(move || curl.output()).await.unwrap().unwrap();
