@@ -19,6 +19,7 @@ mod broken;
 mod bulk;
 mod example;
 mod large;
+mod outage;
 mod refused;
 mod seen;
 
@@ -108,22 +109,27 @@ async fn taken(
     seconds: u64,
     id: impl Fn(&Message) -> String,
 ) -> Vec<Message> {
-    let mut all: Vec<Message> = Vec::new();
+    let (mut all, mut ids): (Vec<Message>, BTreeSet<String>) = Default::default();
     wait_for(&format!("{count} messages of {queue}"), seconds, async || {
-        let receive = client.receive_message().queue_url(queue).max_number_of_messages(10);
-        let received = receive.message_attribute_names("All").send().await.unwrap();
-        let messages = received.messages.unwrap_or_default();
-        if !messages.is_empty() {
+        loop {
+            let receive = client.receive_message().queue_url(queue).max_number_of_messages(10);
+            let received = receive.message_attribute_names("All").send().await.unwrap();
+            let messages = received.messages.unwrap_or_default();
+            if messages.is_empty() {
+                return None;
+            }
             let entries = messages.iter().enumerate().map(|(at, message)| {
                 let entry = DeleteMessageBatchRequestEntry::builder().id(at.to_string());
                 entry.receipt_handle(message.receipt_handle().unwrap()).build().unwrap()
             });
             let delete = client.delete_message_batch().queue_url(queue).set_entries(Some(entries.collect()));
             delete.send().await.unwrap();
+            ids.extend(messages.iter().map(&id));
+            all.extend(messages);
+            if ids.len() >= count {
+                return Some(());
+            }
         }
-        all.extend(messages);
-        let ids: BTreeSet<String> = all.iter().map(&id).collect();
-        (ids.len() >= count).then_some(())
     })
     .await;
     all

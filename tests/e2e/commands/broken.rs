@@ -1,20 +1,18 @@
-//! What breaks while commands come: the service is away, or dies; the process that takes them dies.
+//! What breaks while commands come: the service dies, or is away; the process that takes them dies. `outage` has many of them.
 
 use std::process::Command;
-use std::time::Instant;
 
 use tollgate_harness::{Serve, binary, free_port};
 
 use super::*;
 
 on_both_stores!(
-    commands_of_an_outage_are_all_there_afterwards_and_none_twice,
     deaths_in_a_flood_lose_nothing_and_repeat_nothing,
     an_outage_takes_no_patience_from_what_overtook_what_it_needs,
 );
 
 /// A service at a port that stays the same.
-async fn serve(database: &Database, port: u16) -> Service {
+pub(super) async fn serve(database: &Database, port: u16) -> Service {
     let serve = Serve::new(Command::new(binary()), &database.url(), &format!("127.0.0.1:{port}"));
     let service = Service::launch(serve.flags(["--lease-ttl", "2s"])).await.unwrap();
     service.owns_all().await.unwrap();
@@ -22,7 +20,7 @@ async fn serve(database: &Database, port: u16) -> Service {
 }
 
 /// Applies of schedules, two revisions of each, and a trigger for each of some that are there.
-fn flood(schedules: u64, triggers: u64) -> Vec<Value> {
+pub(super) fn flood(schedules: u64, triggers: u64) -> Vec<Value> {
     let mut all = Vec::new();
     for number in 0..schedules {
         let id = format!("s{number}");
@@ -38,18 +36,22 @@ fn flood(schedules: u64, triggers: u64) -> Vec<Value> {
 }
 
 /// Every schedule is at its last revision, and each trigger has made one run.
-async fn judged(service: &Service, schedules_count: u64, triggers: u64) {
+pub(super) async fn judged(service: &Service, schedules_count: u64, triggers: u64) {
     let cli = Cli::new(service.url());
     let found = schedules(&cli);
     let expected: BTreeMap<String, u64> = (0..schedules_count)
         .map(|number| (format!("s{number}"), 2))
         .chain([("there".to_owned(), 1)])
         .collect();
-    assert_eq!(found, expected);
-    assert_eq!(service.runs("there").await.len() as u64, triggers, "a trigger makes one run");
+    let differ = |(id, events): &(&String, &u64)| found.get(*id) != Some(*events);
+    let wrong: Vec<_> = expected.iter().filter(differ).take(10).collect();
+    assert!(wrong.is_empty(), "expected {wrong:?}, and perhaps others");
+    assert_eq!(found.len(), expected.len());
+    let runs = cli.json(&["get", "runs", "--filter", "schedule=there", "--limit", "0"]);
+    assert_eq!(runs["runs"].as_array().unwrap().len() as u64, triggers, "a trigger makes one run");
 }
 
-async fn there(service: &Service) {
+pub(super) async fn there(service: &Service) {
     let written: Value = schedule("there", 1);
     let text = format!(
         "kind: Schedule\nid: there\ntriggers: [{{at: 2099-01-01T00:00:00Z}}]\nevents: {}\ntarget: {{pull: {{queue: nobody}}}}\n",
@@ -57,43 +59,6 @@ async fn there(service: &Service) {
     );
     let answer = Cli::new(service.url()).apply(&text);
     assert_eq!(answer.code, 0, "{answer:?}");
-}
-
-async fn commands_of_an_outage_are_all_there_afterwards_and_none_twice(kind: Kind) {
-    const SCHEDULES: u64 = 80;
-    const TRIGGERS: u64 = 60;
-    let database = Database::new(kind).await;
-    let port = free_port().unwrap();
-    let url = format!("http://127.0.0.1:{port}");
-    let service = serve(&database, port).await;
-    there(&service).await;
-    service.stop().await;
-
-    let world = World::new().await;
-    let commands = world.start(&url, json!({"inHand": 20}));
-    let all = flood(SCHEDULES, TRIGGERS);
-    // Who sends does not wait for the service.
-    let began = Instant::now();
-    world.send(&all).await;
-    let sending = began.elapsed();
-    assert!(sending < Duration::from_secs(60), "{sending:?}");
-    wait_for("the outage in the log", 30, async || {
-        commands.log().contains("the service: UNAVAILABLE").then_some(())
-    })
-    .await;
-    tokio::time::sleep(Duration::from_secs(6)).await;
-    let service = serve(&database, port).await;
-    let answers = world.answers(all.len(), 240).await;
-    world.emptied(30).await;
-    judged(&service, SCHEDULES, TRIGGERS).await;
-    assert!(answers.iter().all(|answer| answer["error"].is_null()), "{answers:?}");
-    assert_eq!(left(&world.client, &world.dead_letters).await, (0, 0));
-    let log = commands.log();
-    let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
-    let (began, ended) = (lines("the service: UNAVAILABLE"), lines("the service: works again"));
-    assert!(began == ended && (1..=3).contains(&began), "a line at its beginning, one at its end: {log}");
-    commands.stop().await;
-    service.stop().await;
 }
 
 async fn deaths_in_a_flood_lose_nothing_and_repeat_nothing(kind: Kind) {
