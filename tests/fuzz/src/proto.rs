@@ -81,16 +81,7 @@ pub(crate) fn target(data: &[u8]) {
             all([names::schedule("name", &m.name).map(|_| ())])
         }),
         16 => decoded(bytes, |m: v1::WorkRequest| said_by_worker(&m)),
-        _ => decoded(bytes, |m: v1::AcquireEventsRequest| {
-            all([
-                work::queue("name", &m.name).map(|_| ()),
-                work::acquire(&m).map(|(events, wait_ms)| {
-                    assert!((1..=100).contains(&events) && (0..=60_000).contains(&wait_ms));
-                }),
-                is_able("labels", &m.labels),
-                work::worker("worker", &m.worker).map(|_| ()),
-            ])
-        }),
+        _ => decoded(bytes, |m: v1::AcquireEventsRequest| asked_by_worker(&m)),
     });
 }
 
@@ -208,6 +199,18 @@ fn said_by_worker(message: &v1::WorkRequest) -> Result<(), Vec<FieldError>> {
         Some(Said::Release(message)) => release("release", message),
         None => Ok(()),
     }
+}
+
+/// What a worker asks for that polls.
+fn asked_by_worker(message: &v1::AcquireEventsRequest) -> Result<(), Vec<FieldError>> {
+    all([
+        work::queue("name", &message.name).map(|_| ()),
+        work::acquire(message).map(|(events, wait_ms)| {
+            assert!((1..=100).contains(&events) && (0..=60_000).contains(&wait_ms));
+        }),
+        is_able("labels", &message.labels),
+        work::worker("worker", &message.worker).map(|_| ()),
+    ])
 }
 
 /// Labels are put in order, each once; and so they stay.
