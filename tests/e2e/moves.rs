@@ -268,11 +268,8 @@ async fn what_ended_before_is_tried_again_under_its_policy() {
     })
     .await;
     let id = later.name.rsplit('/').next().unwrap();
-    let list = ListRunsRequest {
-        parent: "namespaces/default".to_owned(),
-        filter: format!("name={id}*"),
-        ..Default::default()
-    };
+    let (parent, filter) = ("namespaces/default".to_owned(), format!("name={id}*"));
+    let list = ListRunsRequest { parent, filter, ..Default::default() };
     let found = service.handler().list_runs(list).await.unwrap().into_inner().runs;
     assert_eq!(found.iter().map(|run| &run.name).collect::<Vec<_>>(), [&later.name]);
     service.stop().await;

@@ -15,7 +15,7 @@ use tollgate_metrics::Role;
 use uuid::Uuid;
 
 use crate::Shared;
-use crate::routes::Input;
+use crate::routes::{Input, Question};
 
 /// How often owners are asked. Of the minute before, they are asked at once when it has ended.
 const EVERY: Duration = Duration::from_secs(20);
@@ -73,7 +73,7 @@ fn key(row: &MinuteRow) -> Key {
 pub(crate) async fn keep(shared: Shared, stop: CancellationToken) {
     while stop.run_until_cancelled(tokio::time::sleep(pause(shared.clock.wall_us()))).await.is_some() {
         // Those that do not answer are loading their shards, or end, and leave what they have counted.
-        shared.ask_owners(|reply| Input::CountMinutes { reply }).await;
+        shared.ask_owners(|reply| Input::Ask(Question::CountMinutes { reply })).await;
         shared.write_minutes(None).await;
     }
 }

@@ -8,6 +8,7 @@ mod ahead;
 mod handover;
 mod load;
 mod perform;
+mod questions;
 mod strays;
 
 use std::collections::HashMap;

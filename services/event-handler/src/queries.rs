@@ -155,7 +155,7 @@ impl Shared {
         let mut by_shard: BTreeMap<u16, Vec<RunId>> = BTreeMap::new();
         runs.iter().for_each(|(shard, run)| by_shard.entry(*shard).or_default().push(*run));
         let asked = by_shard.into_iter().map(|(shard, runs)| async move {
-            let ask = |reply| Input::Outstanding { runs: runs.clone(), reply };
+            let ask = |reply| Input::Ask(Question::Outstanding { runs: runs.clone(), reply });
             let known = self.peers.routes().ask(shard, ask).await.unwrap_or_default();
             runs.iter().map(|run| (shard, *run)).zip(known).collect::<Vec<_>>()
         });

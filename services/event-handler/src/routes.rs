@@ -51,6 +51,15 @@ pub(crate) enum Input {
     KeysRead { of: (RunId, i64), first_index: u32, items: Vec<(String, u32)> },
     /// The page that holds an index cannot be read.
     KeysUnreadable { of: (RunId, i64), index: u32 },
+    /// Something is asked.
+    Ask(Question),
+    /// Answered once everything that was in the store before has been taken in and is durable.
+    Sync { reply: oneshot::Sender<()> },
+}
+
+/// What an owner is asked of its shard. It changes nothing in the store.
+#[derive(Debug)]
+pub(crate) enum Question {
     /// Why does an event wait?
     Explain { run: RunId, index: u32, reply: oneshot::Sender<Option<Explanation>> },
     /// Tokens in flight, events waiting for another attempt, and what is expected, of runs.
@@ -67,8 +76,6 @@ pub(crate) enum Input {
     AtWork { namespace: String, queue: Option<String>, reply: oneshot::Sender<AtWork> },
     /// What has happened by the minute goes into the process's book.
     CountMinutes { reply: oneshot::Sender<()> },
-    /// Answered once everything that was in the store before has been taken in and is durable.
-    Sync { reply: oneshot::Sender<()> },
 }
 
 /// An owner's answer to a consumer.

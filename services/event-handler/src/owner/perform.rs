@@ -95,48 +95,7 @@ impl Owner {
                 let told = life.extend((run, index), attempt, ttl_ms, number, (self.standing(), now));
                 self.answer_or_keep(number, told, reply);
             }
-            Input::Explain { run, index, reply } => {
-                let _gone = reply.send(life.machine().explain(run, index, now));
-            }
-            Input::Outstanding { runs, reply } => {
-                let machine = life.machine();
-                let counts = runs.iter().map(|run| machine.outstanding(*run));
-                let both = counts.zip(machine.outlooks(&runs, now));
-                let _gone = reply.send(both.map(|(counts, outlook)| counts.zip(outlook)).collect());
-            }
-            Input::Keys { policy, reply } => {
-                let _gone = reply.send(life.machine().key_counts(policy, now));
-            }
-            Input::Status { busy_only, reply } => {
-                let machine = life.machine();
-                let status = if busy_only { machine.busy_status(now) } else { machine.status(now) };
-                let _gone = reply.send(status);
-            }
-            Input::CountMinutes { reply } => {
-                self.shared.minutes.put(life.take_minutes(self.lease.epoch, now));
-                let _gone = reply.send(());
-            }
-            Input::AtWork { namespace, queue, reply } => {
-                let machine = life.machine();
-                let _gone = reply.send(self.taken.workers(|run, index, attempt| {
-                    let of = machine.pulled_from(run, index, attempt)?;
-                    let is_asked = of.0 == namespace && queue.as_ref().is_none_or(|queue| queue == of.1);
-                    is_asked.then(|| of.1.to_owned())
-                }));
-            }
-            Input::PoolsAtWork { reply } => {
-                let (machine, desk) = (life.machine(), &self.shared.desk);
-                let mut pools = machine.pools_at_work(|namespace, pull| desk.has_polled(namespace, pull));
-                pools.extend(
-                    self.taken.pools(|run, index, attempt| machine.pool_at_work(run, index, attempt)),
-                );
-                let _gone = reply.send(pools);
-            }
-            Input::Sight { unable, reply } => {
-                let mut sight = life.machine().sight(now);
-                life.machine().see_unserved(&mut sight, &unable, now);
-                let _gone = reply.send(sight);
-            }
+            Input::Ask(question) => self.answer(life, question, now),
         }
     }
 

@@ -13,7 +13,7 @@ use tonic::Status;
 
 use crate::Shared;
 use crate::addresses::Addressed;
-use crate::routes::Input;
+use crate::routes::{Input, Question};
 
 /// A run with what its events' times follow from.
 pub(crate) struct RunView {
@@ -69,7 +69,7 @@ impl Shared {
         if shown.state() != v1::EventState::Held {
             return Ok(shown);
         }
-        let ask = |reply| Input::Explain { run: event.run, index: event.index, reply };
+        let ask = |reply| Input::Ask(Question::Explain { run: event.run, index: event.index, reply });
         let suspect = match self.peers.routes().ask(event.shard, ask).await {
             Some(explained) => explained.is_some_and(|explained| explained.state == EventState::Suspect),
             None => {

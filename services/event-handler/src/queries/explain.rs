@@ -10,7 +10,7 @@ use tonic::Status;
 
 use crate::Shared;
 use crate::addresses::Addressed;
-use crate::routes::Input;
+use crate::routes::{Input, Question};
 
 impl Shared {
     /// Everything that is known of why an event is where it is. `name` is the caller's own text.
@@ -48,7 +48,7 @@ impl Shared {
     ) -> Result<Option<v1::Explanation>, Status> {
         let event = at.event;
         let mut shown = self.find_event_row(name, at).await?;
-        let ask = |reply| Input::Explain { run: event.run, index: event.index, reply };
+        let ask = |reply| Input::Ask(Question::Explain { run: event.run, index: event.index, reply });
         let mut told = match self.peers.routes().ask(event.shard, ask).await {
             Some(Some(explained)) => {
                 shown.state = state(explained.state).into();

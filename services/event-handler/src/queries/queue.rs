@@ -17,7 +17,7 @@ use tonic::Status;
 use uuid::Uuid;
 
 use crate::Shared;
-use crate::routes::Input;
+use crate::routes::{Input, Question};
 
 /// The most unfinished runs of a policy that are read.
 const RUNS_MAX: u32 = 2_000;
@@ -134,7 +134,7 @@ impl Shared {
         let id = self.keyring.id(EventRef { shard: run.named_shard(), run: run.id, index: row.index });
         let shown =
             event::to_message(&id, run, row.index, 0, event::EventRecord::Token { row, suspect: false });
-        let ask = |reply| Input::Explain { run: run.id, index: row.index, reply };
+        let ask = |reply| Input::Ask(Question::Explain { run: run.id, index: row.index, reply });
         let known = match self.peers.routes().ask(run.shard, ask).await {
             Some(explained) => explained
                 .and_then(|explained| explained.holders.into_iter().next())
@@ -215,7 +215,7 @@ impl Shared {
     async fn ask_place(&self, (run, next): (&Run, u32), waiter: &mut v1::PolicyWaiter, now_us: i64) {
         let known = self.outstanding(std::slice::from_ref(run)).await.pop().flatten();
         waiter.at_risk_count = known.map_or(0, |known| known.at_risk_count);
-        let ask = |reply| Input::Explain { run: run.id, index: next, reply };
+        let ask = |reply| Input::Ask(Question::Explain { run: run.id, index: next, reply });
         match self.peers.routes().ask(run.shard, ask).await {
             Some(Some(explained)) => {
                 let told = self.why(&explained, now_us);
@@ -255,7 +255,8 @@ impl Shared {
 
     /// As [`Self::keys`], of a shard that this process owns; without what the policy says.
     pub(crate) async fn keys_here(&self, shard: u16, policy: Uuid) -> Option<v1::CountKeysResponse> {
-        let counts = self.peers.routes().ask(shard, |reply| Input::Keys { policy, reply }).await?;
+        let counts =
+            self.peers.routes().ask(shard, |reply| Input::Ask(Question::Keys { policy, reply })).await?;
         let now_us = self.clock.wall_us();
         let shown = |count: KeyCount| v1::PolicyKey {
             key: count.key,

@@ -9,7 +9,7 @@ use tollgate_core::handle::{Gauge, Status, TargetGauge};
 use tollgate_metrics::sample::{HandlerSample, NO_POLICY, OTHER_TARGETS, PolicySample, TargetSample};
 
 use crate::Shared;
-use crate::routes::Input;
+use crate::routes::{Input, Question};
 
 /// An owner that has not answered within this time is loading its shard.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ impl Shared {
     /// What they are doing.
     pub(crate) async fn sample(&self) -> HandlerSample {
         let (answers, troubles) = futures::future::join(
-            self.ask_owners(|reply| Input::Status { busy_only: false, reply }),
+            self.ask_owners(|reply| Input::Ask(Question::Status { busy_only: false, reply })),
             self.troubles_by_kind(),
         )
         .await;

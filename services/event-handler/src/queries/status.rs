@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::targets::{OF_ANSWER_MAX, OF_PROCESS_MAX, Targets};
 use crate::Shared;
-use crate::routes::Input;
+use crate::routes::{Input, Question};
 
 impl Shared {
     /// Buckets, targets and shards of all handlers; policies and targets of one namespace if given. Runs without a policy make
@@ -71,7 +71,8 @@ impl Shared {
         let mut unthrottled = v1::PolicyGauge::default();
         let mut order = Uuid::nil();
         let mut targets = Targets::default();
-        for (shard, shown) in self.ask_owners(|reply| Input::Status { busy_only, reply }).await {
+        for (shard, shown) in self.ask_owners(|reply| Input::Ask(Question::Status { busy_only, reply })).await
+        {
             // Of a shard that is being loaded nothing is shown.
             let Some(shown) = shown else { continue };
             status.scheduled_runs_count += shown.runs_upcoming;

@@ -20,7 +20,7 @@ use tollgate_service::status::status as store_status;
 use tonic::Status;
 
 use crate::Shared;
-use crate::routes::Input;
+use crate::routes::{Input, Question};
 use crate::workers::Unable;
 
 /// The database answers within this time, or that is a trouble.
@@ -148,7 +148,7 @@ impl Shared {
         let shards = routes.shards();
         let unable = self.desk.unable(UNABLE_MIN_US).await;
         let pools: Arc<BTreeSet<u128>> = Arc::new(unable.keys().copied().collect());
-        let sights = self.ask_owners(|reply| Input::Sight { unable: pools.clone(), reply });
+        let sights = self.ask_owners(|reply| Input::Ask(Question::Sight { unable: pools.clone(), reply }));
         let (sights, (ended, incomplete)) = futures::future::join(sights, self.ended_badly(&shards)).await;
         let now_us = self.clock.wall_us();
         let troubles = ended.iter().flat_map(of_ended).collect();

@@ -13,13 +13,12 @@ use super::book::{TooManyKinds, WorkerId, fits};
 use super::desk::Desk;
 use super::handing::{Handed, Outcome};
 use super::sessions::{Held, Profile, Refused, Session};
+use super::taken::NAMED_MAX;
 
 /// The most workers of a process.
 const WORKERS_MAX: usize = 20_000;
 /// Of what all others leave of them, one part in this many is left free by each namespace.
 const LEFT_TO_OTHERS: usize = 4;
-/// How many of its events are named of a worker.
-pub(super) const NAMED_MAX: usize = 10;
 
 impl Desk {
     /// A worker is there. Its id, and what it is given.

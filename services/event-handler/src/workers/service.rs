@@ -21,7 +21,7 @@ use super::sessions::Profile;
 use super::stream::{self, Opened, Outgoing, turned_away};
 use super::taken::{self, Poller};
 use crate::Shared;
-use crate::routes::Input;
+use crate::routes::{Input, Question};
 
 /// How long an answer that has an event waits for others.
 const TOGETHER: Duration = Duration::from_millis(5);
@@ -145,7 +145,7 @@ impl Shared {
     pub(crate) async fn workers_here(&self, namespace: &str, queue: Option<&str>) -> v1::ReadWorkersResponse {
         let at_work = self.ask_owners(|reply| {
             let (namespace, queue) = (namespace.to_owned(), queue.map(str::to_owned));
-            Input::AtWork { namespace, queue, reply }
+            Input::Ask(Question::AtWork { namespace, queue, reply })
         });
         let at_work = at_work.await.into_iter().filter_map(|(_, at_work)| at_work).flatten();
         let id = |event| self.keyring.id(event).to_string();

@@ -12,8 +12,9 @@ use tollgate_core::model::{EventRef, RunId};
 use tollgate_proto::{convert, v1};
 
 use super::book::Labels;
-use super::floor::NAMED_MAX;
 
+/// How many of its events are named of a worker.
+pub(super) const NAMED_MAX: usize = 10;
 /// Below so many events nothing is looked for that has ended.
 const KEPT_MIN: usize = 256;
 

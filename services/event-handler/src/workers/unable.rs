@@ -12,7 +12,7 @@ use tollgate_core::model::{PullTarget, SECOND_US};
 use super::book::{PoolOf, QueueKey};
 use super::desk::Desk;
 use super::lack::Lack;
-use crate::routes::Input;
+use crate::routes::{Input, Question};
 
 /// Other processes that have somebody say so more often.
 const SAID_WITHIN_US: i64 = 4 * SECOND_US;
@@ -75,8 +75,8 @@ impl Desk {
         (!unable.is_polled).then_some(unable.words)
     }
 
-    /// The pools of which somebody who polls has an event of a shard of this process, and is not silent; as of a moment ago. He asks
-    /// for more when he is done, also for what is of other shards.
+    /// The pools of which somebody who polls has an event of a shard of this process, and is not silent; as of a moment ago. Who
+    /// is done with one asks for more, also of other shards.
     pub(super) async fn pools_at_work(&self) -> Arc<BTreeSet<u128>> {
         // Those who ask meanwhile wait for the same answer.
         let mut known = self.at_work().lock().await;
@@ -88,7 +88,7 @@ impl Desk {
         }
         let routes = self.routes();
         let asked = routes.shards().into_iter().map(|shard| async move {
-            let answer = routes.ask(shard, |reply| Input::PoolsAtWork { reply });
+            let answer = routes.ask(shard, |reply| Input::Ask(Question::PoolsAtWork { reply }));
             tokio::time::timeout(ANSWER_MAX, answer).await.ok().flatten().unwrap_or_default()
         });
         let pools = Arc::new(futures::future::join_all(asked).await.into_iter().flatten().collect());
