@@ -29,7 +29,7 @@ use tonic::Status;
 use uuid::Uuid;
 
 use crate::Shared;
-use crate::routes::{Expected, Input};
+use crate::routes::{Expected, Input, Question};
 
 /// The longest wait for an owner in this process.
 const SYNC: std::time::Duration = std::time::Duration::from_secs(5);
