@@ -59,6 +59,9 @@ works! { resize:
     it_works_by_pull_and_stops_in_order works_and_stops Sqlite Pull;
     by_http_it_outlives_the_server outlives_the_server Sqlite Http;
     by_pull_it_outlives_the_server outlives_the_server Postgres Pull;
+    it_works_by_sqs_and_stops_in_order works_and_stops Sqlite Sqs;
+    by_sqs_it_outlives_the_server outlives_the_server Postgres Sqs;
     its_heartbeats_keep_tokens keeps_its_tokens Sqlite Pull;
     by_pull_it_works_without_tokens works_without_tokens Sqlite Pull;
+    by_sqs_it_works_without_tokens works_without_tokens Postgres Sqs;
 }

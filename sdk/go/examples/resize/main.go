@@ -1,7 +1,8 @@
-// Command resize is a worker by each of the ways that need no package of others: events are pulled from a queue, or come by HTTP.
+// Command resize is a worker by each of the ways: events are pulled from a queue, come by HTTP, or wait in an SQS emulator's queue.
 //
 //	QUEUE=resize TOLLGATE=http://127.0.0.1:7411 go run ./examples/resize
 //	LISTEN=127.0.0.1:8080 WEBHOOK_SECRET=whsec_… go run ./examples/resize
+//	QUEUE_URL=… AWS_ENDPOINT_URL=http://127.0.0.1:5000 go run ./examples/resize
 package main
 
 import (
@@ -47,6 +48,10 @@ func source() (worker.Source, error) {
 	if queue := os.Getenv("QUEUE"); queue != "" {
 		fmt.Println("pulling from", queue)
 		return worker.Pull{Queue: queue}, nil
+	}
+	if url := os.Getenv("QUEUE_URL"); url != "" {
+		fmt.Println("receiving from", url)
+		return worker.SQS{Queue: emulated{os.Getenv("AWS_ENDPOINT_URL"), url}}, nil
 	}
 	listening, err := worker.ListenHTTP(setting("LISTEN", "127.0.0.1:8080"), os.Getenv("WEBHOOK_SECRET"))
 	if err == nil {
