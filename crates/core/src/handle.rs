@@ -64,8 +64,8 @@ mod waiting;
 
 pub use change::Unstarted;
 pub use exchange::{
-    Commit, Context, Deadline, Effect, Following, KeysWanted, MessageNeeds, Options, Pulled, Send,
-    ShardState, TakenUp,
+    Commit, Context, Deadline, Effect, Following, KeysWanted, MessageNeeds, Options, Pulled, PulledEvent,
+    Send, ShardState, TakenUp,
 };
 pub use explain::{EventState, Explanation, Gauge, Holder, Reason, Remembered, Status};
 pub use key_counts::{KeyCount, KeyCounts};

@@ -11,7 +11,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
 use tollgate_core::model::{Delivery, EventRef, MINUTE_US, RunId, Sent};
@@ -21,7 +20,6 @@ use tollgate_store::attempts::AttemptRow;
 use tollgate_target::{Leave, Targets};
 
 use crate::Shared;
-use crate::routes::Input;
 use crate::workers::{Desk, Outcome, RoomUnit};
 
 /// The most attempts that wait to be written, of all events together. They take some 20 MB.
@@ -38,9 +36,9 @@ const WRITES_AT_ONCE: usize = 5;
 #[derive(Debug)]
 pub(crate) struct PulledBy {
     pub(crate) desk: Desk,
+    /// The shard where the event is, and the event as its id names it.
+    pub(crate) shard: u16,
     pub(crate) event: EventRef,
-    /// Hears who has taken it.
-    pub(crate) owner: mpsc::UnboundedSender<Input>,
     pub(crate) unit: Option<RoomUnit>,
     /// For how long the worker may be silent, in milliseconds, where its token is taken back then.
     pub(crate) token_ttl_ms: Option<i64>,
@@ -52,7 +50,7 @@ impl PulledBy {
             return not_sent("not sent: no worker has room for it any more".to_owned());
         };
         let deadline = Duration::from_millis(delivery.spec.target.deadline_ms().try_into().unwrap_or(0));
-        let (name, attempt) = (delivery.event_id.to_string(), delivery.attempt);
+        let (name, attempt, spec) = (delivery.event_id.to_string(), delivery.attempt, delivery.spec.clone());
         let event = match targets.document(delivery) {
             Ok(event) => event,
             Err(sent) => return sent,
@@ -65,7 +63,7 @@ impl PulledBy {
         match self.desk.give(unit, event, (leave.until(deadline), deadline)).await {
             Outcome::Accepted(by) => {
                 if let Some(by) = by {
-                    let _gone = self.owner.send(Input::Taken { event: self.event, attempt, by });
+                    self.desk.took((self.shard, self.event), attempt, &spec, (by, self.token_ttl_ms));
                 }
                 Sent::Accepted
             }

@@ -193,6 +193,7 @@ impl Membership {
                 self.owners.remove(&shard);
                 self.placement.ended(shard);
                 routes.remove(shard);
+                self.shared.desk.shard_goes(shard);
                 if ended == OwnerEnd::HandedOver && !self.shared.leaving.is_cancelled() {
                     // It may be this process's again: where it was given up so that something could move.
                     self.shared.peers.place_anew();
@@ -207,6 +208,7 @@ impl Membership {
                     self.owners.remove(&shard);
                     self.placement.ended(shard);
                     routes.remove(shard);
+                    self.shared.desk.shard_goes(shard);
                 }
             }
         }

@@ -30,7 +30,6 @@ use tollgate_target::Leave;
 use uuid::Uuid;
 
 use crate::routes::{Input, Replied};
-use crate::workers::Taken;
 use crate::{Shared, outage};
 use ahead::Look;
 pub(crate) use ahead::{Ahead, LOOKS_MAX};
@@ -71,8 +70,6 @@ pub(crate) struct Owner {
     ahead: HashMap<Uuid, Look>,
     /// What has gone to other shards.
     gone: Arc<strays::Gone>,
-    /// Who has taken events by polls.
-    taken: Taken,
     /// What the next machine must know.
     kept: Kept<Caller>,
     /// Up to when this owner has counted what fell due.
@@ -124,7 +121,6 @@ impl Owner {
             outgoing: Outgoing::default(),
             ahead: HashMap::new(),
             gone: Arc::default(),
-            taken: Taken::default(),
             kept: Kept::default(),
             counted_until_us: None,
         }
@@ -266,10 +262,7 @@ impl Owner {
         let mut now = self.shared.clock.now();
         while let Some(input) = next {
             // For all that were taken or released, the moment of the first will do.
-            if !matches!(
-                input,
-                Input::Sent { sent: Sent::Accepted, .. } | Input::Taken { .. } | Input::Release { .. }
-            ) {
+            if !matches!(input, Input::Sent { sent: Sent::Accepted, .. } | Input::Release { .. }) {
                 now = self.shared.clock.now();
             }
             self.handle(life, input, now);

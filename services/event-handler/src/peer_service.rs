@@ -187,7 +187,7 @@ impl HandlerPeerService for PeerService {
     ) -> Result<Response<v1::ReadWorkersResponse>, Status> {
         let v1::ReadWorkersRequest { namespace, queue } = request.into_inner();
         let queue = Some(queue.as_str()).filter(|queue| !queue.is_empty());
-        Ok(Response::new(self.shared.workers_here(&namespace, queue).await))
+        Ok(Response::new(self.shared.workers_here(&namespace, queue)))
     }
 
     async fn wake_shards(

@@ -7,12 +7,11 @@ use dashmap::DashMap;
 use tokio::sync::{mpsc, oneshot};
 use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::handle::{Explanation, KeyCounts, Outlook, Status};
-use tollgate_core::model::{EventRef, RunId, Sent};
+use tollgate_core::model::{RunId, Sent};
 use tollgate_core::trouble::Sight;
 use uuid::Uuid;
 
 use crate::owner::Ahead;
-use crate::workers::{AtWork, Poller};
 
 /// Of a run: tokens in flight and events that wait for another attempt, and what is expected.
 pub(crate) type Expected = ((u32, u32), Outlook);
@@ -37,8 +36,6 @@ pub(crate) enum Input {
     },
     /// A target has answered.
     Sent { run: RunId, index: u32, attempt: u32, sent: Sent },
-    /// A worker that polls has taken an event.
-    Taken { event: EventRef, attempt: u32, by: Arc<Poller> },
     /// A delivery was not made after all: the lease could no longer be trusted.
     Unsent { run: RunId, index: u32, attempt: u32 },
     /// Workers have room for so many events of a pool that waited for it.
@@ -70,10 +67,6 @@ pub(crate) enum Question {
     Status { busy_only: bool, reply: oneshot::Sender<Status> },
     /// What of the shard is not well. `unable`: pools that no worker is able to do.
     Sight { unable: Arc<BTreeSet<u128>>, reply: oneshot::Sender<Sight> },
-    /// The pools of which somebody who polls has an event, and is not silent.
-    PoolsAtWork { reply: oneshot::Sender<BTreeSet<u128>> },
-    /// Who of those that poll has events of a namespace, or of one of its queues.
-    AtWork { namespace: String, queue: Option<String>, reply: oneshot::Sender<AtWork> },
     /// What has happened by the minute goes into the process's book.
     CountMinutes { reply: oneshot::Sender<()> },
 }

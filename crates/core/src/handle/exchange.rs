@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::batch::TokenBatch;
 use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, Unstarted};
 use super::release::Answer;
-use crate::model::{ItemsIn, Now, Policy, Predecessor, Run, RunEnd, RunId, RunSpec};
+use crate::model::{ItemsIn, Now, Policy, Predecessor, PullTarget, Run, RunEnd, RunId, RunSpec};
 
 /// Tuning of the machine.
 #[derive(Clone, Debug)]
@@ -114,6 +114,21 @@ pub struct Send {
 pub struct Pulled {
     /// Stands for the queue, and what is required: see [`RoomAsk`](super::RoomAsk).
     pub pool: u128,
+    /// For how long its worker may be silent, in milliseconds; none where its token is never taken back.
+    pub token_ttl_ms: Option<i64>,
+}
+
+/// An event that holds a token, of a target from which workers take events themselves.
+#[derive(Clone, Copy, Debug)]
+pub struct PulledEvent<'s> {
+    /// Its namespace.
+    pub namespace: &'s str,
+    /// Its queue, and what it requires.
+    pub target: &'s PullTarget,
+    /// The queue shard that its id names.
+    pub named_shard: u16,
+    /// The attempt in flight.
+    pub attempt: u32,
     /// For how long its worker may be silent, in milliseconds; none where its token is never taken back.
     pub token_ttl_ms: Option<i64>,
 }

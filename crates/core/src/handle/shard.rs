@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use uuid::Uuid;
 
 use super::change::ShardPause;
-use super::exchange::{Commit, Deadline, Effect, Options, Send, ShardState};
+use super::exchange::{Commit, Deadline, Effect, Options, PulledEvent, Send, ShardState};
 use super::key_reads::KeyReads;
 use super::ledger::Ledger;
 use super::live::LiveSchedule;
@@ -17,7 +17,7 @@ use super::queue::Queue;
 use super::rooms::Rooms;
 use super::specs::Specs;
 use super::steer::Move;
-use crate::model::{Now, Run, RunId, RunSpec};
+use crate::model::{Now, Reclaim, Run, RunId, RunSpec};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WallTimer {
@@ -196,12 +196,18 @@ impl Shard {
         self.ledger.runs.get(&run).map(|r| r.row.namespace.as_str())
     }
 
-    /// The namespace and the queue of an event that a worker took itself, if it is in flight under this attempt.
-    pub fn pulled_from(&self, run: RunId, index: u32, attempt: u32) -> Option<(&str, &str)> {
-        let token = self.ledger.tokens.get(&(run, index))?;
-        let is_its = token.in_flight() && token.row.attempt == attempt;
-        let run = self.ledger.runs.get(&run).filter(|_| is_its)?;
-        Some((&run.row.namespace, run.spec.target.pull()?.queue()))
+    /// An event that a worker has, or is being given, which takes events itself.
+    pub fn pulled(&self, run: RunId, index: u32) -> Option<PulledEvent<'_>> {
+        let token = self.ledger.tokens.get(&(run, index)).filter(|token| token.in_flight())?;
+        let of = self.ledger.runs.get(&run)?;
+        let (ttl_ms, _, reclaim) = self.ttl_of((run, index));
+        Some(PulledEvent {
+            namespace: &of.row.namespace,
+            target: of.spec.target.pull()?,
+            named_shard: of.row.named_shard(),
+            attempt: token.row.attempt,
+            token_ttl_ms: (reclaim == Reclaim::AfterTtl).then_some(ttl_ms),
+        })
     }
 
     /// The number of the commit after which everything taken in so far is durable; none if it is already.

@@ -1,24 +1,19 @@
 //! Which schedules wait for workers that nobody has, for [`crate::trouble`].
 //!
 //! In: the pools that no worker is able to do, which the shard cannot know. Out: the schedules of which something waits for room
-//! of them, and the pools of which a consumer has an event and gives signs of life: one that polls asks for more when it is done.
-//! Read from memory when somebody asks, in time in proportion to the launched runs; nothing is kept for it.
+//! of them. Read from memory when somebody asks, in time in proportion to the launched runs; nothing is kept for it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
-use super::ledger::Phase;
 use super::shard::Shard;
-use crate::model::{Now, PullTarget, RunId, SECOND_US};
+use crate::model::{Now, SECOND_US};
 use crate::trouble::{Sight, Unserved};
 
 /// How many schedules are told of: those with the most that waits.
 const UNSERVED_MAX: usize = 1_000;
-
-/// How many events of a run are looked at for one that a consumer has.
-const OF_RUN_MAX: usize = 1_000;
 
 /// For so long after it was taken over nobody may know yet what no worker is able to do.
 const UNKNOWN_US: i64 = 15 * SECOND_US;
@@ -59,33 +54,5 @@ impl Shard {
         sight.incomplete |= sight.unserved.len() > UNSERVED_MAX;
         sight.unserved.sort_by_key(|unserved| Reverse(unserved.waiting + unserved.again));
         sight.unserved.truncate(UNSERVED_MAX);
-    }
-
-    /// The pools of which a consumer has an event of this shard that it is not silent about. `is_asked`: whether a kind of events
-    /// is looked at, by namespace and target.
-    pub fn pools_at_work(&self, is_asked: impl Fn(&str, &PullTarget) -> bool) -> BTreeSet<u128> {
-        let (mut found, mut passed) = (BTreeSet::new(), BTreeSet::new());
-        for run in self.ledger.runs.all().filter(|run| run.launched) {
-            let Some((pool, pull)) = run.pool().zip(run.spec.target.pull()) else { continue };
-            if found.contains(&pool) || passed.contains(&pool) {
-                continue;
-            }
-            if !is_asked(&run.row.namespace, pull) {
-                passed.insert(pool);
-                continue;
-            }
-            let mut tokens = self.ledger.tokens.of(run.row.id).take(OF_RUN_MAX);
-            if tokens.any(|(_, token)| token.phase() == Phase::Held { suspect: false }) {
-                found.insert(pool);
-            }
-        }
-        found
-    }
-
-    /// The pool of an event that its consumer has under this attempt and is not silent about.
-    pub fn pool_at_work(&self, run: RunId, index: u32, attempt: u32) -> Option<u128> {
-        let token = self.ledger.tokens.get(&(run, index))?;
-        let is_at_work = token.row.attempt == attempt && token.phase() == Phase::Held { suspect: false };
-        self.ledger.runs.get(&run).filter(|_| is_at_work)?.pool()
     }
 }

@@ -308,31 +308,30 @@ fn what_falls_due_in_a_moment_takes_room_a_moment_ahead() {
 }
 
 #[test]
-fn who_has_an_event_and_gives_signs_of_life_is_at_work() {
-    let p = policy(1, at_most(5));
+fn of_an_event_that_a_worker_has_it_is_known_how_long_silence_is_allowed() {
+    let p = Policy { token_ttl_ms: 20_000, ..policy(1, at_most(5)) };
     let mut world = World::with_policy(&p);
     let s = pulled(10, Some(&p), &["gpu"]);
-    world.emit(run(&s, START_US, 3), &s);
-    let pools: BTreeSet<u128> = world.asked.keys().copied().collect();
-    let seen = |world: &World| {
-        let mut sight = world.shard.sight(world.now);
-        world.shard.see_unserved(&mut sight, &pools, world.now);
-        let at_work = !world.shard.pools_at_work(|_, pull| pull.queue() == "render").is_empty();
-        (sight.unserved.iter().map(|unserved| unserved.waiting).collect::<Vec<_>>(), at_work)
-    };
-    assert_eq!(seen(&world), (vec![3], false));
+    let id = world.emit(run(&s, START_US, 3), &s);
+    assert!(world.shard.pulled(id, 0).is_none(), "it waits");
     world.room_comes(GPU, 1);
-    assert_eq!(seen(&world), (vec![2], false), "nobody has accepted it");
-    let of = world.accept_all().remove(0);
-    assert_eq!(seen(&world), (vec![2], true));
-    let pool_of = |world: &World, attempt| world.shard.pool_at_work(of.run, of.index, attempt);
-    assert!(pool_of(&world, 1).is_some_and(|pool| pools.contains(&pool)));
-    assert_eq!(pool_of(&world, 2), None, "under another attempt");
-    let from = |attempt| world.shard.pulled_from(of.run, of.index, attempt).map(|(_, queue)| queue);
-    assert_eq!((from(1), from(2)), (Some("render"), None));
-    assert!(world.shard.pools_at_work(|_, _| false).is_empty(), "nobody asks");
-    world.sleep_us(60 * SECOND_US + 1);
-    assert_eq!(seen(&world), (vec![2], false), "it has been silent for too long");
-    assert_eq!(pool_of(&world, 1), None);
-    assert!(world.shard.pulled_from(of.run, of.index, 1).is_some(), "and holds its token");
+    let send = world.accept_all().remove(0);
+    let of = world.shard.pulled(id, send.index).unwrap();
+    assert_eq!(
+        (of.target.queue(), of.target.requires(), of.attempt),
+        ("render", ["gpu".to_owned()].as_slice(), 1)
+    );
+    assert_eq!((of.namespace, of.token_ttl_ms), (s.namespace.as_str(), Some(20_000)));
+    world.extend((id, send.index), None, Some(50_000));
+    assert_eq!(
+        world.shard.pulled(id, send.index).unwrap().token_ttl_ms,
+        Some(50_000),
+        "as its heartbeat wished"
+    );
+    world.succeed(&send);
+    assert!(world.shard.pulled(id, send.index).is_none());
+    let pushed = spec(11, Some(&p));
+    let id = world.emit(run(&pushed, START_US, 1), &pushed);
+    world.accept_all();
+    assert!(world.shard.pulled(id, 0).is_none(), "a consumer that was called");
 }

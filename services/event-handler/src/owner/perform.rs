@@ -62,12 +62,9 @@ impl Owner {
                 self.watch.answered(run, &sent);
                 tollgate_fault_points::pass("handler.mark.before");
                 life.sent(run, index, attempt, sent, now);
+                // It may have been released before anybody here heard who took it.
+                self.check_who_has(life, run, index);
                 tollgate_fault_points::pass("handler.mark.after");
-            }
-            Input::Taken { event, attempt, by } => {
-                let machine = life.machine();
-                let is_held = |run, index, attempt| machine.pulled_from(run, index, attempt).is_some();
-                self.taken.note((event, attempt), by, now.wall_us, is_held);
             }
             Input::Unsent { run, index, attempt } => {
                 self.begun.remove(&(run, index, attempt));
@@ -90,9 +87,13 @@ impl Owner {
                     let _gone = reply.send(Replied::Foreign);
                     return;
                 }
-                self.taken.sign(run, index, now.wall_us);
                 let number = self.next_reply();
                 let told = life.extend((run, index), attempt, ttl_ms, number, (self.standing(), now));
+                if let Some(event) = life.machine().pulled(run, index)
+                    && attempt.is_none_or(|attempt| attempt == event.attempt)
+                {
+                    self.shared.desk.signed(self.lease.shard, (run, index), &event, now);
+                }
                 self.answer_or_keep(number, told, reply);
             }
             Input::Ask(question) => self.answer(life, question, now),
@@ -114,9 +115,16 @@ impl Owner {
         self.watch.released(release.run);
         tollgate_fault_points::pass("handler.release.before");
         let number = self.next_reply();
+        let (run, index) = (release.run, release.index);
         let (told, revoked) = life.release(release, number, self.standing(), now);
+        self.check_who_has(life, run, index);
         revoked.iter().for_each(|delivery| self.revoke(delivery));
         self.answer_or_keep(number, told, reply);
+    }
+
+    fn check_who_has(&self, life: &Life, run: RunId, index: u32) {
+        let attempt = || life.machine().pulled(run, index).map(|event| event.attempt);
+        self.shared.desk.is_under(run, index, attempt);
     }
 
     /// A delivery does not go out, if it still waits for its turn.
@@ -247,8 +255,7 @@ impl Owner {
         let payloads = self.shared.payloads.clone();
         let pulled = send.pulled.map(|Pulled { pool, token_ttl_ms }| {
             let unit = self.shared.desk.unit(shard, pool);
-            let (desk, owner) = (self.shared.desk.clone(), self.loopback.clone());
-            PulledBy { desk, event, owner, unit, token_ttl_ms }
+            PulledBy { desk: self.shared.desk.clone(), shard, event, unit, token_ttl_ms }
         });
         self.begun.insert((run, index, attempt), leave.clone());
         self.outgoing.push(async move {

@@ -1,6 +1,6 @@
 //! Answers what an owner is asked of its shard: by people, by other processes, for metrics and troubles.
 //!
-//! In: questions; the machine, and who took events by polls. Out: answers. What is asked changes nothing but what is counted.
+//! In: questions; the machine. Out: answers. What is asked changes nothing but what is counted.
 
 use tollgate_core::model::Now;
 
@@ -31,22 +31,6 @@ impl Owner {
             Question::CountMinutes { reply } => {
                 self.shared.minutes.put(life.take_minutes(self.lease.epoch, now));
                 let _gone = reply.send(());
-            }
-            Question::AtWork { namespace, queue, reply } => {
-                let machine = life.machine();
-                let _gone = reply.send(self.taken.workers(|run, index, attempt| {
-                    let of = machine.pulled_from(run, index, attempt)?;
-                    let is_asked = of.0 == namespace && queue.as_ref().is_none_or(|queue| queue == of.1);
-                    is_asked.then(|| of.1.to_owned())
-                }));
-            }
-            Question::PoolsAtWork { reply } => {
-                let (machine, desk) = (life.machine(), &self.shared.desk);
-                let mut pools = machine.pools_at_work(|namespace, pull| desk.has_polled(namespace, pull));
-                pools.extend(
-                    self.taken.pools(|run, index, attempt| machine.pool_at_work(run, index, attempt)),
-                );
-                let _gone = reply.send(pools);
             }
             Question::Sight { unable, reply } => {
                 let mut sight = life.machine().sight(now);

@@ -146,7 +146,7 @@ impl Shared {
     pub(crate) async fn troubles_here(&self) -> Seen {
         let routes = self.peers.routes();
         let shards = routes.shards();
-        let unable = self.desk.unable(UNABLE_MIN_US).await;
+        let unable = self.desk.unable(UNABLE_MIN_US);
         let pools: Arc<BTreeSet<u128>> = Arc::new(unable.keys().copied().collect());
         let sights = self.ask_owners(|reply| Input::Ask(Question::Sight { unable: pools.clone(), reply }));
         let (sights, (ended, incomplete)) = futures::future::join(sights, self.ended_badly(&shards)).await;

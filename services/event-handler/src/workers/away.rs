@@ -1,13 +1,12 @@
 //! Workers that poll and are at work: between two polls nobody sees them, and they are able to do what they did.
 //!
-//! In: polls that were answered with events. Out: until when somebody with fitting labels is presumed to be there, and whether
-//! workers poll for such events at all: then one that has an event of theirs asks for more when it is done. Invariants: it is
-//! bounded, and no namespace has all of it; what is past goes. Not here: workers that are connected (`book`), who has which event
-//! (the core).
+//! In: polls that were answered with events. Out: until when somebody with fitting labels is presumed to be there. Invariants: it
+//! is bounded, and no namespace has all of it; what is past goes. Not here: workers that are connected (`book`), who has which
+//! event (`taken`).
 
 use std::collections::BTreeMap;
 
-use tollgate_core::model::{DAY_US, MINUTE_US};
+use tollgate_core::model::MINUTE_US;
 
 use super::book::{Labels, QueueKey, TooManyKinds, fits};
 
@@ -17,7 +16,7 @@ const PRESUMED_US: i64 = MINUTE_US;
 const QUEUES_MAX: usize = 10_000;
 const EACH_MAX: usize = 1_000;
 
-/// When (monotonic) the last poll of each kind was answered with events, by queue and labels; of the last day.
+/// When (monotonic) the last poll of each kind was answered with events, by queue and labels; of the last minute.
 #[derive(Debug, Default)]
 pub(super) struct Away(BTreeMap<QueueKey, BTreeMap<Labels, i64>>);
 
@@ -28,7 +27,7 @@ impl Away {
             return;
         }
         let kinds = self.0.entry(queue).or_default();
-        kinds.retain(|_, at_us| *at_us > now_us - DAY_US);
+        kinds.retain(|_, at_us| *at_us > now_us - PRESUMED_US);
         if kinds.len() >= TooManyKinds::MAX && !kinds.contains_key(&labels) {
             let oldest = kinds.iter().min_by_key(|(_, at_us)| **at_us).map(|(labels, _)| labels.clone());
             oldest.and_then(|oldest| kinds.remove(&oldest));
@@ -48,27 +47,17 @@ impl Away {
                 oldest = Some((latest(kinds), other.clone()));
             }
         }
-        let is_past = oldest.as_ref().is_some_and(|(at_us, _)| *at_us <= now_us - DAY_US);
+        let is_past = oldest.as_ref().is_some_and(|(at_us, _)| *at_us <= now_us - PRESUMED_US);
         if count >= EACH_MAX || is_past {
             oldest.and_then(|(_, oldest)| self.0.remove(&oldest));
         }
         self.0.len() < QUEUES_MAX
     }
 
-    /// The last polls of those that are able to do what requires these labels.
-    fn polls(&self, queue: &QueueKey, requires: &[String]) -> Option<i64> {
-        let kinds = self.0.get(queue)?.iter();
-        kinds.filter(|(labels, _)| fits(labels, requires)).map(|(_, at_us)| *at_us).max()
-    }
-
     /// Until when somebody is presumed to be at work who is able to do what requires these labels.
     pub(super) fn until_us(&self, queue: &QueueKey, requires: &[String]) -> Option<i64> {
-        Some(self.polls(queue, requires)?.saturating_add(PRESUMED_US))
-    }
-
-    /// Whether workers that are able to do what requires these labels have polled within a day.
-    pub(super) fn has_polled(&self, queue: &QueueKey, requires: &[String], now_us: i64) -> bool {
-        self.polls(queue, requires).is_some_and(|at_us| at_us > now_us - DAY_US)
+        let kinds = self.0.get(queue)?.iter().filter(|(labels, _)| fits(labels, requires));
+        Some(kinds.map(|(_, at_us)| *at_us).max()?.saturating_add(PRESUMED_US))
     }
 }
 
@@ -85,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_given_events_is_able_for_a_while_and_has_polled_for_a_day() {
+    fn who_was_given_events_is_able_for_a_while() {
         let mut away = Away::default();
         let own = queue("team", 1);
         away.note((own.clone(), labels("cuda gpu")), 50);
@@ -94,9 +83,7 @@ mod tests {
         assert_eq!(away.until_us(&own, &labels("gpu")), Some(90 + PRESUMED_US), "the latest counts");
         assert_eq!(away.until_us(&own, &labels("tpu")), None);
         assert_eq!(away.until_us(&queue("team", 2), &labels("")), None);
-        assert!(away.has_polled(&own, &labels("cuda"), 49 + DAY_US));
-        assert!(!away.has_polled(&own, &labels("cuda"), 50 + DAY_US));
-        away.note((own.clone(), labels("tpu")), 60 + DAY_US);
+        away.note((own.clone(), labels("tpu")), 60 + PRESUMED_US);
         assert_eq!(away.until_us(&own, &labels("cuda")), None, "what is past goes");
     }
 
@@ -107,7 +94,11 @@ mod tests {
             away.note((queue("team", 0), labels(&format!("l{number}"))), 50);
         }
         assert_eq!(away.0[&queue("team", 0)].len(), TooManyKinds::MAX);
-        assert!(away.has_polled(&queue("team", 0), &labels("l64"), 50), "the newest is in it");
+        assert_eq!(
+            away.until_us(&queue("team", 0), &labels("l64")),
+            Some(50 + PRESUMED_US),
+            "the newest is in it"
+        );
         for number in 1..=EACH_MAX {
             away.note((queue("team", number), labels("")), 100);
         }

@@ -5,7 +5,8 @@
 //! an event that has not been written to its worker's stream it is known that the worker does not have it, of any other that it
 //! has not accepted nobody knows. Not here: who is next (`book`), streams and calls, other processes (`elsewhere`).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use super::book::{Asker, Book, Given, PoolOf, QueueKey, WorkerId};
 use super::elsewhere::{Elsewhere, Lent};
 use super::handing::{Handed, Outcome, Way};
 use super::sessions::Session;
+use super::taken::Taken;
 use crate::routes::{Input, Routes};
 
 /// Where a unit of room is.
@@ -55,11 +57,10 @@ struct Inner {
     routes: Routes,
     clock: Clock,
     elsewhere: Elsewhere,
-    at_work: AtWorkNow,
+    taken: Mutex<Taken>,
+    /// Whether there has been anything in it: where nobody polls, nobody looks.
+    has_polls: AtomicBool,
 }
-
-/// The pools at work, and when (monotonic) that was so.
-pub(super) type AtWorkNow = tokio::sync::Mutex<Option<(i64, Arc<BTreeSet<u128>>)>>;
 
 /// A unit of room for one event; given back when dropped, unless the event has it.
 #[derive(Debug)]
@@ -78,8 +79,8 @@ impl Drop for RoomUnit {
 
 impl Desk {
     pub(crate) fn new(routes: Routes, clock: Clock, elsewhere: Elsewhere) -> Self {
-        let (state, at_work) = (Mutex::default(), AtWorkNow::default());
-        Self(Arc::new(Inner { state, routes, clock, elsewhere, at_work }))
+        let (state, taken, has_polls) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Self(Arc::new(Inner { state, routes, clock, elsewhere, taken, has_polls }))
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -94,12 +95,16 @@ impl Desk {
         self.0.clock.mono_us()
     }
 
-    pub(super) fn routes(&self) -> &Routes {
-        &self.0.routes
+    pub(super) fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn at_work(&self) -> &AtWorkNow {
-        &self.0.at_work
+    pub(super) fn has_polls(&self) -> &AtomicBool {
+        &self.0.has_polls
+    }
+
+    pub(super) fn owns(&self, shard: u16) -> bool {
+        self.0.routes.owns(shard)
     }
 
     pub(crate) fn elsewhere(&self) -> &Elsewhere {
@@ -286,11 +291,17 @@ impl Desk {
         self.free(Place::Here(worker));
     }
 
-    /// Whether a worker of this process is able to do events of a pool, or one that polled it and is at work.
+    /// Whether a worker of this process is able to do events of a pool, or one that polled it or has one of its events.
     pub(super) fn is_able(&self, of: &PoolOf) -> bool {
-        let (now_us, state) = (self.now_us(), self.state());
-        let until_us = state.away.until_us(&of.queue, &of.requires);
-        state.book.is_able(&of.queue, &of.requires) || until_us.is_some_and(|until_us| until_us > now_us)
+        let now = self.now();
+        let (is_there, until_us) = {
+            let state = self.state();
+            let until_us = state.away.until_us(&of.queue, &of.requires);
+            (state.book.is_able(&of.queue, &of.requires), until_us)
+        };
+        is_there
+            || until_us.is_some_and(|until_us| until_us > now.mono_us)
+            || self.taken().is_able(&of.queue, &of.requires, now)
     }
 
     /// What events of a pool need that something waits for here.

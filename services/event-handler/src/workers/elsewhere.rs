@@ -77,7 +77,7 @@ impl Elsewhere {
         match self.peers.give_event(&lent.process, request, left + ON_THE_WAY).await {
             Asked::Answer(answer) => match answer.outcome() {
                 Told::Accepted => Outcome::Accepted(
-                    answer.polls.then(|| Arc::new(Poller::new(answer.worker, answer.labels.into()))),
+                    answer.polls.then(|| Poller { name: answer.worker, labels: answer.labels.into() }),
                 ),
                 Told::NotSent => Outcome::NotSent(answer.message),
                 Told::Unclear | Told::Unspecified => Outcome::Unclear(answer.message),

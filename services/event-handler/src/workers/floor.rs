@@ -5,15 +5,18 @@
 //! leaves workers to the others. Not here: who is given what (`book`), and by whom (`desk`).
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::sync::mpsc;
+use tollgate_core::handle::PulledEvent;
+use tollgate_core::model::{EventRef, Now, RunId, RunSpec};
 use tollgate_proto::{convert, v1};
 
-use super::book::{TooManyKinds, WorkerId, fits};
+use super::book::{QueueKey, TooManyKinds, WorkerId, fits};
 use super::desk::Desk;
 use super::handing::{Handed, Outcome};
 use super::sessions::{Held, Profile, Refused, Session};
-use super::taken::NAMED_MAX;
+use super::taken::{EventOf, NAMED_MAX, Poller};
 
 /// The most workers of a process.
 const WORKERS_MAX: usize = 20_000;
@@ -86,6 +89,59 @@ impl Desk {
         let Some(session) = state.sessions.get(&id) else { return };
         let kind = (session.profile.queue.clone(), session.profile.labels.clone());
         state.away.note(kind, now_us);
+    }
+
+    /// A worker has taken an event of a shard of this process by a poll, wherever it polled.
+    pub(crate) fn took(
+        &self,
+        (shard, event): (u16, EventRef),
+        attempt: u32,
+        spec: &RunSpec,
+        (by, silence_ms): (Poller, Option<i64>),
+    ) {
+        let Some(pull) = spec.target.pull() else { return };
+        let queue = QueueKey { namespace: spec.namespace.as_str().into(), queue: pull.queue().into() };
+        let event = EventOf { shard, event, attempt, queue, silence_ms };
+        // One whose release has nothing to wait for is over already; of a shard that has gone, others hear what becomes of it.
+        if spec.target.releases_explicitly(spec.policy_id.is_some()) && self.owns(shard) {
+            self.has_polls().store(true, Relaxed);
+            self.taken().took(event, by, self.now());
+        }
+    }
+
+    /// A worker has said that it still works on an event that it took itself.
+    pub(crate) fn signed(&self, shard: u16, (run, index): (RunId, u32), of: &PulledEvent<'_>, now: Now) {
+        let queue = QueueKey { namespace: of.namespace.into(), queue: of.target.queue().into() };
+        let event = EventRef { shard: of.named_shard, run, index };
+        let (attempt, silence_ms) = (of.attempt, of.token_ttl_ms);
+        let event = EventOf { shard, event, attempt, queue, silence_ms };
+        self.has_polls().store(true, Relaxed);
+        self.taken().signed(&event, of.target.requires(), now);
+    }
+
+    /// Something has been said of an event: under which attempt it holds a token now, if it does.
+    pub(crate) fn is_under(&self, run: RunId, index: u32, attempt: impl FnOnce() -> Option<u32>) {
+        if !self.has_polls().load(Relaxed) {
+            return;
+        }
+        let mut taken = self.taken();
+        if taken.has(run, index) {
+            taken.is_under(run, index, attempt());
+        }
+    }
+
+    /// A shard is this process's own no longer.
+    pub(crate) fn shard_goes(&self, shard: u16) {
+        self.taken().shard_goes(shard);
+    }
+
+    /// Those who poll and have events of this process.
+    pub(super) fn at_work(
+        &self,
+        of: (&str, Option<&str>),
+        id: impl Fn(EventRef) -> String,
+    ) -> Vec<v1::Worker> {
+        self.taken().list(of, id, self.now())
     }
 
     /// A worker does so many events at once from now on.

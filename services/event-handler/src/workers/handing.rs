@@ -15,7 +15,7 @@ use super::taken::Poller;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The worker has it; who, where it has no stream.
-    Accepted(Option<Arc<Poller>>),
+    Accepted(Option<Poller>),
     /// The worker does not have it.
     NotSent(String),
     /// Nobody knows.

@@ -95,8 +95,7 @@ impl Desk {
                 call.workers.push(worker);
             }
         }
-        let able = self.is_able(&call.of.1)
-            || (call.workers.is_empty() && self.pools_at_work().await.contains(&call.of.0));
+        let able = self.is_able(&call.of.1);
         let lack = if able { Lack::default() } else { self.lack(&call.of.1) };
         let rooms = self.lent_out(call.end());
         let (workers_count, missing, near) = lack.tell();
@@ -150,7 +149,7 @@ impl Desk {
             Outcome::Unclear(message) => (Told::Unclear, message, None),
         };
         let polls = by.is_some();
-        let (worker, labels) = by.map(|by| by.told()).unwrap_or_default();
+        let (worker, labels) = by.map(|by| (by.name, by.labels.to_vec())).unwrap_or_default();
         v1::GiveEventResponse { outcome: told.into(), message, polls, worker, labels }
     }
 }

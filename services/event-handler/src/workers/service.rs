@@ -1,6 +1,5 @@
 //! The gRPC service `tollgate.v1.WorkerService`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -21,7 +20,6 @@ use super::sessions::Profile;
 use super::stream::{self, Opened, Outgoing, turned_away};
 use super::taken::{self, Poller};
 use crate::Shared;
-use crate::routes::{Input, Question};
 
 /// How long an answer that has an event waits for others.
 const TOGETHER: Duration = Duration::from_millis(5);
@@ -84,7 +82,7 @@ impl WorkerService for Workers {
         let (most, wait_ms) = work::acquire(&request)?;
         let queue = QueueKey { namespace: namespace.into(), queue: id.into() };
         let labels: Labels = labels.into();
-        let by = Arc::new(Poller::new(name.clone(), labels.clone()));
+        let by = Poller { name: name.clone(), labels: labels.clone() };
         let profile = Profile { queue, labels, name, polls: true };
         let until = instant_now() + Duration::from_millis(u64::try_from(wait_ms).unwrap_or_default());
         let mut poll = Poll::begin(&self.shared, profile, most)?;
@@ -121,12 +119,9 @@ impl Shared {
         namespace: &str,
         queue: Option<&str>,
     ) -> Result<v1::ListWorkersResponse, Status> {
-        let (here, others) =
-            futures::future::join(self.workers_here(namespace, queue), self.peers.workers(namespace, queue))
-                .await;
-        let v1::ReadWorkersResponse { mut workers, mut more_count } = here;
+        let v1::ReadWorkersResponse { mut workers, mut more_count } = self.workers_here(namespace, queue);
         let mut unreached_count = 0;
-        for (_, answer) in others {
+        for (_, answer) in self.peers.workers(namespace, queue).await {
             match answer {
                 Some(other) => {
                     workers.extend(other.workers);
@@ -142,16 +137,11 @@ impl Shared {
     }
 
     /// The workers of this process, and those that polled any and have events of its shards.
-    pub(crate) async fn workers_here(&self, namespace: &str, queue: Option<&str>) -> v1::ReadWorkersResponse {
-        let at_work = self.ask_owners(|reply| {
-            let (namespace, queue) = (namespace.to_owned(), queue.map(str::to_owned));
-            Input::Ask(Question::AtWork { namespace, queue, reply })
-        });
-        let at_work = at_work.await.into_iter().filter_map(|(_, at_work)| at_work).flatten();
+    pub(crate) fn workers_here(&self, namespace: &str, queue: Option<&str>) -> v1::ReadWorkersResponse {
+        let mut workers = self.desk.list(namespace, queue);
         let id = |event| self.keyring.id(event).to_string();
-        let at_work = at_work.map(|(by, at_work)| taken::shown(namespace, by, &at_work, id));
-        let mut workers =
-            taken::together(self.desk.list(namespace, queue).into_iter().chain(at_work).collect());
+        workers.extend(self.desk.at_work((namespace, queue), id));
+        let mut workers = taken::together(workers);
         let more = workers.len().saturating_sub(LISTED_MAX);
         workers.truncate(LISTED_MAX);
         v1::ReadWorkersResponse { workers, more_count: u32::try_from(more).unwrap_or(u32::MAX) }
@@ -210,7 +200,7 @@ impl<'s> Poll<'s> {
     }
 
     /// What it was given counts as accepted from now on.
-    fn end(mut self, by: &Arc<Poller>) -> Vec<v1::WorkEvent> {
+    fn end(mut self, by: &Poller) -> Vec<v1::WorkEvent> {
         let mut events = Vec::new();
         for handed in self.handed.drain(..) {
             if handed.way.write() {
