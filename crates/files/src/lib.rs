@@ -11,13 +11,13 @@ mod documents;
 mod kind;
 mod kubernetes;
 mod locate;
+mod location;
 mod resource;
 mod steps;
 mod values;
 mod write;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use serde::Deserialize;
@@ -26,117 +26,12 @@ use serde_saphyr::{MessageFormatter, Spanned, UserMessageFormatter};
 use tollgate_proto::v1;
 
 pub use kind::Kind;
+use location::Document;
+pub use location::{Lines, Location};
 pub use resource::{faults, one};
 use steps::{Tasks, Written};
 pub use values::wrong_values;
 pub use write::{OUTPUT_ONLY, document, with_ids, without_derived};
-
-/// Where something is written.
-#[derive(Clone, Debug)]
-pub struct Location {
-    file: Arc<str>,
-    line: u64,
-    document: Arc<Document>,
-    /// The path to the resource in the document; empty where it is the document.
-    path: String,
-}
-
-/// A document as it is written.
-#[derive(Debug)]
-struct Document {
-    text: String,
-    /// The line of the file at which it begins.
-    first_line: u64,
-    /// Where its fields are; read once, when something is wrong.
-    tree: OnceLock<Option<locate::Node>>,
-    /// Whether most names are spelled with `_`; found out once, too.
-    is_snake: OnceLock<bool>,
-}
-
-impl Location {
-    /// The line of a field of the resource; its first line where the field is not in the document.
-    pub fn of_field(&self, field: &str) -> Self {
-        let field = in_resource(field);
-        if field.is_empty() {
-            return self.clone();
-        }
-        let first_line = self.document.first_line;
-        let path = format!("{}.{field}", self.path);
-        let line = self.tree().and_then(|tree| locate::line(tree, &path)).map(|line| line + first_line - 1);
-        Self { line: line.map_or(self.line, |line| line.max(self.line)), ..self.clone() }
-    }
-
-    /// A field of the resource as the document spells it, without the resource's kind before it: `maxInFlight` for
-    /// `policy.max_in_flight`.
-    pub fn spelled(&self, field: &str) -> String {
-        let field = in_resource(field);
-        match self.tree() {
-            Some(tree) => locate::written(tree, &self.path, field, self.is_snake()),
-            None => field.to_owned(),
-        }
-    }
-
-    /// A text in which fields are named, with their names as the document spells them.
-    pub fn spelled_text(&self, text: &str) -> String {
-        if self.is_snake() { text.to_owned() } else { locate::camel_text(text) }
-    }
-
-    /// A place in the resource as one of its own.
-    fn inside(&self, path: &str) -> Self {
-        if path.is_empty() {
-            return self.clone();
-        }
-        let line = self.of_field(path).line;
-        let dot = if self.path.is_empty() { "" } else { "." };
-        Self { line, path: format!("{}{dot}{path}", self.path), ..self.clone() }
-    }
-
-    fn is_snake(&self) -> bool {
-        *self.document.is_snake.get_or_init(|| self.tree().is_some_and(locate::is_snake))
-    }
-
-    fn tree(&self) -> Option<&locate::Node> {
-        let Document { text, tree, .. } = self.document.as_ref();
-        tree.get_or_init(|| locate::read(text)).as_ref()
-    }
-}
-
-/// Where the fields of one resource stand in a text that is JSON or YAML.
-#[derive(Debug)]
-pub struct Lines(Option<locate::Node>);
-
-impl Lines {
-    /// Of a text; of one that cannot be read, nothing is known.
-    pub fn of(text: &str) -> Self {
-        Self(locate::read(text))
-    }
-
-    /// The line of a field, from 1; of the deepest part of its path that the text has.
-    pub fn field(&self, field: &str) -> Option<u64> {
-        self.0.as_ref().and_then(|tree| locate::line(tree, in_resource(field)))
-    }
-}
-
-/// A field's path inside the resource.
-fn in_resource(field: &str) -> &str {
-    ["schedule.", "policy.", "calendar.", "alert."]
-        .iter()
-        .find_map(|kind| field.strip_prefix(kind))
-        .unwrap_or(field)
-}
-
-impl Location {
-    /// The line, from 1.
-    pub fn line(&self) -> u64 {
-        self.line
-    }
-}
-
-impl fmt::Display for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
-    }
-}
 
 /// A policy, a schedule, a calendar or an alert.
 #[derive(Clone, Debug)]
@@ -266,17 +161,27 @@ impl Files {
     /// The resources of all files, and all that is wrong with them.
     pub fn end(mut self) -> (Vec<FileEntry>, Vec<String>) {
         for (job, location) in std::mem::take(&mut self.jobs) {
-            match steps::expand(job, &self.tasks) {
-                Ok(schedules) => {
-                    for Written { path, members } in schedules {
-                        let location = location.inside(&path);
-                        self.resource(members, Kind::Schedule, &location);
-                    }
-                }
-                Err(faults) => self.refuse(&location, &faults),
-            }
+            self.job(job, &location);
         }
         (self.entries, self.wrong)
+    }
+
+    /// A schedule with steps, and these.
+    fn job(&mut self, job: Map<String, Value>, location: &Location) {
+        let (namespace, id) = resource::called(&self.namespace, &job);
+        let schedules = match steps::expand(job, &namespace, id.as_deref(), &self.tasks) {
+            Ok(schedules) => schedules,
+            Err(faults) => return self.refuse(location, &faults),
+        };
+        let before = self.entries.len();
+        for Written { path, next, members } in schedules {
+            self.resource(members, Kind::Schedule, &location.part(&path, next.as_deref()));
+        }
+        if id.is_none() {
+            // The job is refused for that. The names of its steps are made up: only what else is wrong with them is told.
+            let steps = self.entries.split_off(before);
+            self.wrong.extend(wrong_values(&steps, usize::MAX));
+        }
     }
 }
 
@@ -293,6 +198,7 @@ fn read_documents(file: &Arc<str>, text: &str, reader: &mut Files) {
             line: document.content_line,
             document: Arc::new(read),
             path: String::new(),
+            next: None,
         };
         if let Some((line, told)) = crontab::told(document.text) {
             let location = Location { line: document.first_line + line, ..location };
@@ -432,6 +338,7 @@ impl Files {
     fn refuse(&mut self, location: &Location, faults: &[resource::Fault]) {
         let mut lines: Vec<(Location, String)> = faults
             .iter()
+            .filter(|fault| !location.is_told_by_step(&fault.field))
             .map(|fault| {
                 let field = location.spelled(&fault.field);
                 let colon = if field.is_empty() { "" } else { ": " };

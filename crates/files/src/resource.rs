@@ -9,7 +9,7 @@ use super::kind::Kind;
 use super::{Resource, values};
 
 /// Stands for a name that cannot be read, so that the rest can be.
-const NOBODY: &str = "unnamed";
+pub(super) const NOBODY: &str = "unnamed";
 
 /// What is wrong with one field.
 #[derive(Debug)]
@@ -50,6 +50,18 @@ pub(super) fn read(
     match judged(members, kind, &name, &mut faults) {
         Some(resource) if faults.is_empty() => Ok((name.namespace, resource)),
         _ => Err(faults),
+    }
+}
+
+/// The namespace and the id of a schedule by its members; no id where what it is called cannot be read, of which [`read`] tells.
+pub(super) fn called(namespace: &str, members: &Map<String, Value>) -> (String, Option<String>) {
+    let mut faults = Vec::new();
+    let namespace = own_namespace(namespace, members.get("namespace").cloned(), &mut faults);
+    let given = |field: &str| Some((field.to_owned(), members.get(field)?.clone()));
+    let mut ids: Map<String, Value> = ["id", "name"].into_iter().filter_map(given).collect();
+    match named(&mut ids, Kind::Schedule, &namespace) {
+        Ok(name) if faults.is_empty() => (name.namespace, Some(name.id)),
+        _ => (namespace, None),
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tollgate_core::model::Predecessor;
 use tollgate_core::nearest::nearest;
 
-use super::resource::Fault;
+use super::resource::{Fault, NOBODY};
 
 type Members = Map<String, Value>;
 
@@ -64,6 +64,8 @@ impl Tasks {
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) path: String,
+    /// Where the step is written that follows it.
+    pub(super) next: Option<String>,
     pub(super) members: Members,
 }
 
@@ -72,11 +74,17 @@ pub(super) fn has_steps(members: &Members) -> bool {
     members.contains_key("steps")
 }
 
-/// The schedules of a job, the first one first.
+/// The schedules of a job, the first one first; its steps are in its namespace, and called after its id. Where nobody knows that,
+/// the names are made up, and stand for no others.
 ///
 /// # Errors
 /// All that is wrong with its steps, each with its path in the job.
-pub(super) fn expand(mut job: Members, tasks: &Tasks) -> Result<Vec<Written>, Vec<Fault>> {
+pub(super) fn expand(
+    mut job: Members,
+    namespace: &str,
+    job_id: Option<&str>,
+    tasks: &Tasks,
+) -> Result<Vec<Written>, Vec<Fault>> {
     let most = usize::from(Predecessor::PLACES_MAX) - 1;
     let steps = match job.remove("steps") {
         Some(Value::Array(steps)) if !steps.is_empty() && steps.len() <= most => steps,
@@ -90,9 +98,7 @@ pub(super) fn expand(mut job: Members, tasks: &Tasks) -> Result<Vec<Written>, Ve
     if let Some(own) = ["on_finish", "onFinish"].into_iter().find(|name| job.contains_key(*name)) {
         faults.push(Fault::new(own, "excludes steps, the first of which follows"));
     }
-    let name = job.get("id").or(job.get("name")).and_then(Value::as_str).unwrap_or_default();
-    let name = name.rsplit('/').next().unwrap_or_default().to_owned();
-    let mut schedules = vec![Written { path: String::new(), members: job }];
+    let mut schedules = vec![Written { path: String::new(), next: None, members: job }];
     for (number, step) in steps.into_iter().enumerate() {
         let path = format!("steps[{number}]");
         let (id, On { when, items }, mut members) = match read(step, tasks) {
@@ -106,7 +112,7 @@ pub(super) fn expand(mut job: Members, tasks: &Tasks) -> Result<Vec<Written>, Ve
                 continue;
             }
         };
-        let id = format!("{name}.{id}");
+        let id = job_id.map_or_else(|| NOBODY.to_owned(), |job_id| format!("{job_id}.{id}"));
         let mut on_finish = json!({"schedule": id});
         if let Some(when) = when {
             on_finish["when"] = when;
@@ -116,10 +122,12 @@ pub(super) fn expand(mut job: Members, tasks: &Tasks) -> Result<Vec<Written>, Ve
         }
         if let Some(before) = schedules.last_mut() {
             before.members.insert("on_finish".to_owned(), on_finish);
+            before.next = Some(path.clone());
         }
         members.insert("id".to_owned(), Value::String(id));
+        members.insert("namespace".to_owned(), Value::String(namespace.to_owned()));
         inherit(&mut members, &schedules[0].members);
-        schedules.push(Written { path, members });
+        schedules.push(Written { path, next: None, members });
     }
     if faults.is_empty() { Ok(schedules) } else { Err(faults) }
 }
@@ -183,8 +191,5 @@ fn inherit(members: &mut Members, job: &Members) {
                 members.insert((*name).to_owned(), value.clone());
             }
         }
-    }
-    if let Some(namespace) = job.get("namespace") {
-        members.insert("namespace".to_owned(), namespace.clone());
     }
 }

@@ -366,3 +366,109 @@ fn what_is_wrong_with_steps_is_said_where_they_are() {
         assert_eq!(wrong, expected);
     }
 }
+
+/// Schedules with one target; what stands for it is written `TARGET`.
+fn parse_jobs(text: &str) -> (Vec<FileEntry>, Vec<String>) {
+    parse(&text.replace("TARGET", "target: {http: {url: 'http://a/'}}"))
+}
+
+#[test]
+fn what_a_step_says_of_the_one_before_is_told_at_the_step() {
+    let (_, wrong) = parse_jobs(
+        "\
+schedules:
+  - id: a
+    TARGET
+    steps:
+      - id: b
+        TARGET
+        when: SUCCEEDED
+      - id: c
+        TARGET
+        itemsFromResults:
+          keyFeld: id
+        when: NEVER
+",
+    );
+    let expected = [
+        ("batch.yaml:7: steps[0].when: ", "\"SUCCEEDED\" is not allowed, expected ALL_SUCCEEDED"),
+        ("batch.yaml:11: steps[1].itemsFromResults.keyFeld: ", "no such field; did you mean keyField?"),
+        ("batch.yaml:12: steps[1].when: ", "\"NEVER\" is not allowed"),
+    ];
+    assert_like(&wrong, &expected);
+    // What the service refuses is found there, too.
+    let (entries, _) = parse(JOB);
+    for (at, field, line, spelled) in [
+        (0, "on_finish.items_from_results.key_field", 9, "steps[0].itemsFromResults.keyField"),
+        (1, "on_finish.when", 12, "steps[1].when"),
+        (1, "on_finish.schedule", 11, "steps[1]"),
+        (2, "on_finish.when", 11, "onFinish.when"),
+    ] {
+        let (location, field) = (&entries[at].location, format!("schedule.{field}"));
+        assert_eq!((location.of_field(&field).line(), location.spelled(&field).as_str()), (line, spelled));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_name_of_a_step_is_told_once() {
+    let text = "kind: Schedule\nid: a\nTARGET\nsteps:\n  - {id: b, TARGET}\n  - {id: b, TARGET}\n";
+    let (entries, wrong) = parse_jobs(text);
+    assert_eq!(wrong, [] as [&str; 0]);
+    let twice = "namespaces/default/schedules/a.b is given twice, first at batch.yaml:5: remove one of them";
+    assert_eq!(given_twice(&entries), [format!("batch.yaml:6: {twice}")]);
+    assert_eq!(wrong_values(&entries, 100), [] as [&str; 0]);
+    let (entries, wrong) = parse_jobs(&text.replacen("id: b", "id: B", 1));
+    assert_like(&wrong, &[("batch.yaml:5: id: ", "\"a.B\" is not allowed")]);
+    assert_eq!(wrong_values(&entries, 100), [] as [&str; 0]);
+}
+
+#[test]
+fn a_job_without_an_id_is_told_of_and_not_its_steps() {
+    let (entries, wrong) = parse_jobs(
+        "\
+kind: Schedule
+TARGET
+steps:
+  - {id: b, TARGET}
+  - {id: B, TARGET}
+  - {id: c, evnts: 3, TARGET}
+---
+kind: Schedule
+TARGET
+steps:
+  - {id: b, events: 0, TARGET}
+---
+kind: Schedule
+id: d
+namespace: Not One
+TARGET
+steps:
+  - {id: b, TARGET}
+",
+    );
+    let expected = [
+        ("batch.yaml:1: id: ", "is missing: write id: my-schedule"),
+        // What is wrong beside the names is told.
+        ("batch.yaml:6: evnts: ", "no such field; did you mean events?"),
+        ("batch.yaml:8: id: ", "is missing: write id: my-schedule"),
+        ("batch.yaml:11: events: ", "1 to 10000000"),
+        ("batch.yaml:15: namespace: ", "\"Not One\" is not allowed"),
+    ];
+    assert_like(&wrong, &expected);
+    assert!(entries.is_empty(), "{entries:?}");
+}
+
+#[test]
+fn steps_are_called_after_their_job_however_it_says_its_name() {
+    for (given, namespace, id) in
+        [("id: 2024", "default", "2024"), ("name: namespaces/team/schedules/a", "team", "a")]
+    {
+        let text = format!("kind: Schedule\n{given}\nTARGET\nsteps:\n  - {{id: b, TARGET}}\n");
+        let (entries, wrong) = parse_jobs(&text);
+        assert_eq!(wrong, [] as [&str; 0]);
+        let names: Vec<&str> = entries.iter().map(FileEntry::name).collect();
+        let of = format!("namespaces/{namespace}/schedules/{id}");
+        assert_eq!(names, [of.clone(), format!("{of}.b")]);
+        assert!(entries.iter().all(|entry| entry.namespace == namespace), "{entries:?}");
+    }
+}

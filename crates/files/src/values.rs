@@ -14,6 +14,7 @@ pub fn wrong_values(entries: &[FileEntry], most: usize) -> Vec<String> {
     let of_entry = |entry: &FileEntry| {
         let mut lines: Vec<_> = wrong(&entry.resource)
             .into_iter()
+            .filter(|error| !entry.location.is_told_by_step(&error.field))
             .map(|error| {
                 let location = entry.location.of_field(&error.field);
                 let field = entry.location.spelled(&error.field);
