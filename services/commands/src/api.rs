@@ -59,6 +59,17 @@ pub(crate) enum Outcome {
     Later(Fault),
 }
 
+impl Outcome {
+    /// The same, with a refusal as the sender of the command reads it.
+    fn told(self, place: impl FnOnce(Fault) -> Fault) -> Self {
+        match self {
+            Self::Refused(fault) => Self::Refused(place(fault)),
+            Self::Early(fault) => Self::Early(place(fault)),
+            other => other,
+        }
+    }
+}
+
 /// What there is to tell of what is done.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Done {
@@ -176,11 +187,7 @@ impl Api {
         match act {
             Act::Apply(request) => match self.apply(vec![request.as_ref().clone()]).await {
                 Ok(answer) => Ok(applied(&answer, &request.source)),
-                Err(status) => judged(&status).map(|outcome| match outcome {
-                    Outcome::Refused(fault) => Outcome::Refused(fault.within(in_resource)),
-                    Outcome::Early(fault) => Outcome::Early(fault.within(in_resource)),
-                    other => other,
-                }),
+                Err(status) => judged(&status).map(|outcome| outcome.told(|fault| fault.within(in_resource))),
             },
             Act::Delete(kind, name) => self.delete(*kind, name, revision).await,
             Act::Pause(..) | Act::Resume(..) => self.pause(act, revision).await,
@@ -196,15 +203,14 @@ impl Api {
             }
             Act::Release(request) => {
                 let request = self.request(request.clone(), self.one_max);
-                within(self.one_max, self.handler().release_token(request))
-                    .await
-                    .map(|answer| released(&answer))
-                    .or_else(|status| judged(&status))
+                let answer = within(self.one_max, self.handler().release_token(request)).await;
+                let outcome = answer.map(|answer| released(&answer)).or_else(|status| judged(&status));
+                outcome.map(|outcome| outcome.told(Fault::of_event))
             }
             Act::Extend(request) => {
                 let request = self.request(request.clone(), self.one_max);
                 let extended = within(self.one_max, self.handler().extend_token(request)).await;
-                answered(extended, |_| Done::default())
+                answered(extended, |_| Done::default()).map(|outcome| outcome.told(Fault::of_event))
             }
         }
     }

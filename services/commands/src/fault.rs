@@ -66,6 +66,23 @@ impl Fault {
         Self { code: self.code, ..Self::of_fields(self.details) }
     }
 
+    /// The same, of a command about an event: what the service calls its `name`, the command has as its `resource`.
+    pub(crate) fn of_event(self) -> Self {
+        if !self.details.is_empty() {
+            return self.within(|field| match field {
+                "name" => "resource".to_owned(),
+                other => other.to_owned(),
+            });
+        }
+        // Of what is not there the service has a sentence alone.
+        let said = match self.message.strip_prefix("name: ") {
+            Some(said) => said,
+            None if self.code == Code::NotFound => self.message.as_str(),
+            None => return self,
+        };
+        Self { code: self.code, ..Self::of_field("resource", said) }
+    }
+
     /// As clients of the REST API read it.
     pub(crate) fn to_json(&self) -> Value {
         self.to_json_within(ANSWER_BYTES_MAX)
@@ -150,6 +167,30 @@ mod tests {
             json!({"code": 3, "status": "INVALID_ARGUMENT", "message": format!("resource.schedule.events: {said}"),
                    "details": [{"field": "resource.schedule.events", "description": said}]})
         );
+    }
+
+    #[test]
+    fn an_event_is_the_resource_of_the_command() {
+        let of = |status: Status| {
+            let fault = Fault::of_status(&status).of_event();
+            (fault.code, fault.text(), fault.details.into_iter().map(|(field, _)| field).collect::<Vec<_>>())
+        };
+        let told = |code, text: &str, fields: &[&str]| {
+            (code, text.to_owned(), fields.iter().map(|field| (*field).to_owned()).collect::<Vec<_>>())
+        };
+        for said in ["name: \"x\" is not an event", "\"x\" is not an event"] {
+            let expected = "NOT_FOUND: resource: \"x\" is not an event";
+            assert_eq!(of(Status::not_found(said)), told(Code::NotFound, expected, &["resource"]));
+        }
+        let status = FieldError::new("name", "x", "an event").into();
+        let expected = "INVALID_ARGUMENT: resource: \"x\" is not allowed, expected an event";
+        assert_eq!(of(status), told(Code::InvalidArgument, expected, &["resource"]));
+        let status = FieldError::new("attempt", 0, "at least 1").into();
+        let expected = "INVALID_ARGUMENT: attempt: \"0\" is not allowed, expected at least 1";
+        assert_eq!(of(status), told(Code::InvalidArgument, expected, &["attempt"]));
+        let status = Status::failed_precondition("the event holds no token");
+        let expected = "FAILED_PRECONDITION: the event holds no token";
+        assert_eq!(of(status), told(Code::FailedPrecondition, expected, &[]));
     }
 
     #[test]
