@@ -25,5 +25,4 @@ pub(crate) use desk::{Desk, RoomUnit};
 pub(crate) use elsewhere::Elsewhere;
 pub(crate) use handing::Outcome;
 pub use service::Workers;
-pub(crate) use taken::Poller;
 pub(crate) use unable::Unable;

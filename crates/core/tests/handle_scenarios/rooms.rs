@@ -1,7 +1,5 @@
 //! Events that workers pull: none takes a token before a worker has room for it, and no room is kept from anybody.
 
-use std::collections::BTreeSet;
-
 use tollgate_core::expected_end::Expected;
 use tollgate_core::handle::control::Control;
 use tollgate_core::handle::release::{Release, ReleaseOutcome};
