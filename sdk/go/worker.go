@@ -110,11 +110,9 @@ func (o *Options) fill() {
 	}
 	o.Server = strings.TrimRight(o.Server, "/")
 	if o.Name == "" {
-		// A machine without a name has none here either.
-		o.Name, _ = os.Hostname()
-		if len(o.Name) > 64 {
-			o.Name = o.Name[:64]
-		}
+		// Of two processes of one machine each is a worker. A machine without a name has none here either.
+		machine, _ := os.Hostname()
+		o.Name = fmt.Sprintf("%.50s-%d", machine, os.Getpid())
 	}
 	if o.Concurrency == 0 {
 		o.Concurrency = 1

@@ -152,7 +152,8 @@ async fn who_polls_is_able_while_it_is_at_work() {
 
 /// The shard of an event, by its id.
 fn shard_of(event: &str) -> u32 {
-    event.rsplit('/').next().unwrap().split('-').next().unwrap().parse().unwrap()
+    let number = event.rsplit('/').next().unwrap().split('-').next().unwrap();
+    u32::from_str_radix(number, 16).unwrap()
 }
 
 /// The first policy whose queue shard is this process's own.

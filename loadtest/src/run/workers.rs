@@ -63,7 +63,8 @@ impl Stage {
         let there = listed.workers.len() + usize::try_from(listed.more_count)?;
         // One whose poll is over is not there before its next one has come.
         let away_max = if load.variant.kind == Kind::Polls { count / 100 } else { 0 };
-        ensure!(there >= usize::try_from(count - away_max)?, "{there} of {count} workers are there");
+        let (fewest, most) = (usize::try_from(count - away_max)?, usize::try_from(count)?);
+        ensure!((fewest..=most).contains(&there), "{there} of {count} workers are there");
         let broken = broken.load(Ordering::Relaxed);
         ensure!(broken == 0, "{broken} of {count} workers broke off");
         let mut row = Row::new(&load.variant.name, load.round, None, used, Vec::new());

@@ -132,7 +132,8 @@ impl Worker {
             namespace: "default".into(),
             concurrency: 1,
             labels: Vec::new(),
-            name: variable("HOSTNAME").unwrap_or_default(),
+            // Of two processes of one machine each is a worker.
+            name: own_name(&variable("HOSTNAME").unwrap_or_default()),
             drain_timeout: Duration::from_secs(30),
             request_timeout: Duration::from_secs(10),
             first_heartbeat: Duration::from_secs(10),
@@ -170,7 +171,7 @@ impl Worker {
         Self { labels: labels.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// Its name for people, of at most 64 characters; by default the variable `HOSTNAME`.
+    /// Its name for people, of at most 64 characters; by default the variable `HOSTNAME` and the process's number.
     #[must_use]
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
@@ -325,4 +326,9 @@ async fn drain(engine: &Engine, drain_timeout: Duration) -> Result<(), Error> {
     let released = tokio::time::timeout(LAST_RELEASES, engine.tasks.wait()).await.is_ok();
     engine.calls.over.cancel();
     released.then_some(()).ok_or(Error::NotReleased)
+}
+
+fn own_name(machine: &str) -> String {
+    let machine: String = machine.chars().filter(char::is_ascii_graphic).take(50).collect();
+    format!("{machine}-{}", std::process::id())
 }

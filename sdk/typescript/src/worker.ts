@@ -127,7 +127,8 @@ function fill(options: Options): Settings {
     namespace: given.namespace || "default",
     concurrency: given.concurrency ?? 1,
     labels: given.labels ?? [],
-    name: given.name || hostname().slice(0, nameMax),
+    // Of two processes of one machine each is a worker.
+    name: given.name || `${hostname().slice(0, 50)}-${process.pid}`,
     drainTimeoutMs: given.drainTimeoutMs ?? 30_000,
     requestTimeoutMs: given.requestTimeoutMs ?? 10_000,
     firstHeartbeatMs: given.firstHeartbeatMs ?? 10_000,

@@ -17,7 +17,8 @@ const ID_MAX_CHARS: usize = 128;
 pub(crate) fn target(data: &[u8]) {
     let Some((choice, body)) = data.split_first() else { return };
     let choice = *choice;
-    let allow = (0_u32..).zip(Op::ALL).filter(|(bit, _)| choice & (1_u8 << *bit) != 0);
+    let chosen = |bit: &u32| 1_u8.checked_shl(*bit).is_some_and(|bit| choice & bit != 0);
+    let allow = (0_u32..).zip(Op::ALL).filter(|(bit, _)| chosen(bit));
     let allow: Vec<Op> = allow.map(|(_, op)| op).collect();
     let allow = if allow.is_empty() { Op::ALL.to_vec() } else { allow };
     let checked = quick("reading a command", || check(body, NAMESPACE, &allow));

@@ -33,6 +33,21 @@ pub(super) fn target(check: &mut Check, message: &v1::PullTarget) -> PullTarget 
     PullTarget::new(queue.clone(), requires, deadline_ms)
 }
 
+/// Checks what a worker says with a heartbeat on its stream, but for which event it is.
+///
+/// # Errors
+/// The field that is wrong.
+pub fn extend(request: &v1::ExtendTokenRequest) -> Result<(), FieldError> {
+    super::heartbeat_ttl_ms(request)
+        .map_err(|wrong| FieldError { field: format!("extend.{}", wrong.field), ..wrong })?;
+    match request.attempt {
+        Some(0) => {
+            Err(FieldError::new("extend.attempt", 0, "at least 1, or nothing for the attempt in flight"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A target of workers that pull, as callers see it.
 pub(super) fn to_message(pull: &PullTarget) -> v1::PullTarget {
     v1::PullTarget {

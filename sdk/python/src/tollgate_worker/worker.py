@@ -59,7 +59,8 @@ class Worker:
         """
         self._labels = list(labels)
         self._namespace = namespace
-        self._name = (socket.gethostname() if name is None else name)[:64]
+        # Of two processes of one machine each is a worker.
+        self._name = (f"{socket.gethostname()[:50]}-{os.getpid()}" if name is None else name)[:64]
         self._drain_timeout_s = drain_timeout_s
         self._source = source
         server = (server or os.environ.get("TOLLGATE") or "http://127.0.0.1:7411").rstrip("/")

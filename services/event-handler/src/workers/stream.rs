@@ -58,7 +58,7 @@ struct Stream {
     opened: Opened,
     id: WorkerId,
     unwritten: VecDeque<Unwritten>,
-    answering: FuturesUnordered<BoxFuture<'static, Result<Told, Status>>>,
+    answering: FuturesUnordered<BoxFuture<'static, Told>>,
 }
 
 /// Lets the desk forget a worker, however its stream ends.
@@ -146,7 +146,7 @@ impl Stream {
                 },
                 Some(handed) = events.recv() => self.unwritten.push_back(Unwritten::Event(handed)),
                 Some(told) = self.answering.next(), if !self.answering.is_empty() => {
-                    self.unwritten.push_back(Unwritten::Told(told?));
+                    self.unwritten.push_back(Unwritten::Told(told));
                 }
                 () = leaving.cancelled(), if !is_told => {
                     is_told = true;
@@ -194,6 +194,8 @@ impl Stream {
                 })
             }
             Some(Said::Extend(extend)) => {
+                // A wrong word says nothing of the event, which the worker may still have.
+                work::extend(&extend)?;
                 let (shared, access) = (self.shared.clone(), self.opened.access.clone());
                 self.answering.push(Box::pin(async move { extended(&shared, &access, extend).await }));
                 Ok(())
@@ -203,28 +205,23 @@ impl Stream {
                 let (shared, access) = (self.shared.clone(), self.opened.access.clone());
                 let parent = self.opened.parent;
                 self.answering
-                    .push(Box::pin(async move { Ok(released(&shared, &access, release, parent).await) }));
+                    .push(Box::pin(async move { released(&shared, &access, release, parent).await }));
                 Ok(())
             }
         }
     }
 }
 
-/// # Errors
-/// A field is wrong: that says nothing of the event, which the worker may still have.
-async fn extended(shared: &Shared, access: &Access, request: v1::ExtendTokenRequest) -> Result<Told, Status> {
+async fn extended(shared: &Shared, access: &Access, request: v1::ExtendTokenRequest) -> Told {
     let name = request.name.clone();
     let nothing = v1::WorkerExtended { name, remaining: None, message: String::new(), try_again: false };
-    Ok(Told::Extended(match shared.extend(access, request).await {
+    Told::Extended(match shared.extend(access, request).await {
         Ok(v1::ExtendTokenResponse { remaining }) => v1::WorkerExtended { remaining, ..nothing },
-        Err(status) if status.code() == Code::InvalidArgument => {
-            return Err(Status::invalid_argument(format!("extend.{}", status.message())));
-        }
         Err(status) => {
             let try_again = status.code() == Code::Unavailable;
             v1::WorkerExtended { message: status.message().to_owned(), try_again, ..nothing }
         }
-    }))
+    })
 }
 
 async fn released(

@@ -49,7 +49,8 @@ impl Desk {
         unable.collect()
     }
 
-    /// Who polls and has an event is able to do what is of its kind. Looked at for pools of which nobody was known to be, since then.
+    /// Who polls and has an event is able to do what is of its kind. Looked at for pools of which nobody was known to be able since
+    /// then.
     fn see_who_is_at_work(&self, state: &mut State, since_us: i64, now: Now) {
         let mut taken = self.taken();
         for of in state.pools.values_mut().filter(|of| of.known_us <= since_us) {

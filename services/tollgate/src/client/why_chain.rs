@@ -178,7 +178,9 @@ mod tests {
             ..Default::default()
         };
         let run = v1::Run { name: "namespaces/default/runs/0a-1".to_owned(), ..Default::default() };
-        let told = v1::Explanation { summary: "It waits.".to_owned(), ..Default::default() };
+        let event = v1::Event { event_id: "0a-1-0".to_owned(), ..Default::default() };
+        let told =
+            v1::Explanation { summary: "It waits.".to_owned(), event: Some(event), ..Default::default() };
         let links = [
             Link { schedule: schedule("report"), latest: None, next: None },
             Link { schedule: schedule("work"), latest: Some(run), next: Some(told) },
@@ -193,7 +195,7 @@ mod tests {
         assert_eq!(data["schedules"][1]["nextEvent"]["summary"], "It waits.");
         let text = text(&links);
         assert!(
-            text.contains("  its next event, : It waits.\n") && !text.contains("no run goes on"),
+            text.contains("  its next event, 0a-1-0: It waits.\n") && !text.contains("no run goes on"),
             "{text}"
         );
         assert!(super::text(&links[..1]).ends_with("the next trigger of the first schedule\n"));
