@@ -18,7 +18,7 @@ const lastPoll = time.Second
 type Pull struct {
 	// Queue is the queue's id. Required.
 	Queue string
-	// Wait is how long a poll waits for the first event, up to 60 s; 20 s by default.
+	// Wait is how long a poll waits for the first event, up to 60 s; 50 s by default.
 	Wait time.Duration
 }
 
@@ -37,7 +37,7 @@ func (Pull) close() {}
 func (p Pull) run(ctx context.Context, l *loop) error {
 	wait := p.Wait.Truncate(time.Millisecond)
 	if wait == 0 {
-		wait = 20 * time.Second
+		wait = 50 * time.Second
 	}
 	ask := acquireRequest{
 		Wait: fmt.Sprintf("%.3fs", wait.Seconds()), Labels: l.options.Labels, Worker: l.options.Name,

@@ -62,7 +62,8 @@ where
     }
 }
 
-fn buffers() -> BufferSettings {
+/// The buffers of a call: small at first, and as large as its messages.
+pub fn buffers() -> BufferSettings {
     BufferSettings::new(BUFFER_BYTES, GATHERED_BYTES)
 }
 

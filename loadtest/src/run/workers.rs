@@ -33,7 +33,7 @@ const EACH: u32 = 500;
 /// How many streams are opened at once.
 const AT_ONCE: usize = 200;
 /// How long a poll waits: the packages' default.
-const POLL: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_secs(50);
 /// Until all that came with the workers has passed.
 const SETTLED: Duration = Duration::from_secs(10);
 

@@ -31,10 +31,10 @@ pub(crate) struct Asker {
 impl Pull {
     /// A queue by its id.
     pub fn new(queue: impl Into<String>) -> Self {
-        Self { queue: queue.into(), wait: Duration::from_secs(20) }
+        Self { queue: queue.into(), wait: Duration::from_secs(50) }
     }
 
-    /// How long a poll waits for the first event, 0.1 to 60 s; 20 s by default.
+    /// How long a poll waits for the first event, 0.1 to 60 s; 50 s by default.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         Self { wait, ..self }

@@ -31,7 +31,7 @@ export class PullSource {
   /** @internal */
   constructor(options: PullOptions) {
     this.#queue = options.queue;
-    this.#waitMs = options.waitMs ?? 20_000;
+    this.#waitMs = options.waitMs ?? 50_000;
   }
 
   /** @internal */

@@ -11,7 +11,6 @@ import { SqsSource } from "./sqs.js";
 
 const concurrencyMax = 10_000;
 const labelsMax = 16;
-const nameMax = 64;
 const signals = ["SIGTERM", "SIGINT"] as const;
 
 /** Where events come from: what `pull`, `sqs` and `await listen` return. */

@@ -19,7 +19,7 @@ LAST_POLL_S = 1.0
 class Pull:
     """The events of a queue. The schedules' target is `pull`; the worker needs no address."""
 
-    def __init__(self, queue: str, wait_s: float = 20.0) -> None:
+    def __init__(self, queue: str, wait_s: float = 50.0) -> None:
         """`queue` is the queue's id; `wait_s` is how long a poll waits for the first event, up to 60 s."""
         if not queue:
             raise ValueError("queue: missing")

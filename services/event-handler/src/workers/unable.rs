@@ -49,8 +49,7 @@ impl Desk {
         unable.collect()
     }
 
-    /// Who polls and has an event is able to do what is of its kind. Looked at for pools of which nobody was known to be able since
-    /// then.
+    /// Who polls and has an event is able to do what is of its kind. Looked at for pools for which nobody was known since then.
     fn see_who_is_at_work(&self, state: &mut State, since_us: i64, now: Now) {
         let mut taken = self.taken();
         for of in state.pools.values_mut().filter(|of| of.known_us <= since_us) {
