@@ -40,7 +40,7 @@ type Options struct {
 	Concurrency int
 	// Labels say what the worker is able to do, for the source Pull; at most 16.
 	Labels []string
-	// Name is the worker's name for people; by default that of the machine.
+	// Name is the worker's name for people; by default that of the machine and the process's number.
 	Name string
 	// DrainTimeout is how long work may go on after the worker was told to stop; 30 s by default.
 	DrainTimeout time.Duration
@@ -110,8 +110,11 @@ func (o *Options) fill() {
 	}
 	o.Server = strings.TrimRight(o.Server, "/")
 	if o.Name == "" {
-		// Of two processes of one machine each is a worker. A machine without a name has none here either.
-		machine, _ := os.Hostname()
+		// Of two processes of one machine each is a worker.
+		machine, err := os.Hostname()
+		if err != nil || machine == "" {
+			machine = "worker"
+		}
 		o.Name = fmt.Sprintf("%.50s-%d", machine, os.Getpid())
 	}
 	if o.Concurrency == 0 {

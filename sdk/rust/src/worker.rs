@@ -330,5 +330,6 @@ async fn drain(engine: &Engine, drain_timeout: Duration) -> Result<(), Error> {
 
 fn own_name(machine: &str) -> String {
     let machine: String = machine.chars().filter(char::is_ascii_graphic).take(50).collect();
+    let machine = if machine.is_empty() { "worker" } else { &machine };
     format!("{machine}-{}", std::process::id())
 }

@@ -19,7 +19,7 @@ const breathMs = 100;
 export interface PullOptions {
   /** The queue's id. Required. */
   queue: string;
-  /** How long a poll waits for the first event, up to 60,000; 20,000 by default. */
+  /** How long a poll waits for the first event, up to 60,000; 50,000 by default. */
   waitMs?: number | undefined;
 }
 

@@ -40,7 +40,8 @@ pub(crate) struct PulledBy {
     pub(crate) shard: u16,
     pub(crate) event: EventRef,
     pub(crate) unit: Option<RoomUnit>,
-    /// For how long the worker may be silent, in milliseconds, where its token is taken back then.
+    /// For how long the worker may be silent, in milliseconds; and the same where its token is taken back then.
+    pub(crate) silence_ms: i64,
     pub(crate) token_ttl_ms: Option<i64>,
 }
 
@@ -50,6 +51,7 @@ impl PulledBy {
             return not_sent("not sent: no worker has room for it any more".to_owned());
         };
         let deadline = Duration::from_millis(delivery.spec.target.deadline_ms().try_into().unwrap_or(0));
+        let explicit = delivery.explicit_release;
         let (name, attempt, spec) = (delivery.event_id.to_string(), delivery.attempt, delivery.spec.clone());
         let event = match targets.document(delivery) {
             Ok(event) => event,
@@ -63,7 +65,9 @@ impl PulledBy {
         match self.desk.give(unit, event, (leave.until(deadline), deadline)).await {
             Outcome::Accepted(by) => {
                 if let Some(by) = by {
-                    self.desk.took((self.shard, self.event), attempt, &spec, (by, self.token_ttl_ms));
+                    if explicit {
+                        self.desk.took((self.shard, self.event), attempt, &spec, (by, self.silence_ms));
+                    }
                 }
                 Sent::Accepted
             }

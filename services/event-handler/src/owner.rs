@@ -146,6 +146,7 @@ impl Owner {
                     continue;
                 }
             };
+            self.shared.desk.presume(life.machine().kinds_at_work());
             let left = self.drive(&mut life).await;
             self.keep_minutes(&mut life);
             if matches!(left, Left::Lost | Left::Stuck) {

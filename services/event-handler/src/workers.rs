@@ -12,6 +12,7 @@ mod floor;
 mod handing;
 mod lack;
 mod lending;
+mod listed;
 mod service;
 mod sessions;
 mod stream;

@@ -485,7 +485,8 @@ impl Shard {
             item_in: run.spec.items_of(&run.row),
             pulled: run.pool().map(|pool| {
                 let (ttl_ms, _, reclaim) = self.ttl_of(key);
-                Pulled { pool, token_ttl_ms: (reclaim == Reclaim::AfterTtl).then_some(ttl_ms) }
+                let token_ttl_ms = (reclaim == Reclaim::AfterTtl).then_some(ttl_ms);
+                Pulled { pool, silence_ms: ttl_ms, token_ttl_ms }
             }),
         }));
     }

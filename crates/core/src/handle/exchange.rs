@@ -114,7 +114,9 @@ pub struct Send {
 pub struct Pulled {
     /// Stands for the queue, and what is required: see [`RoomAsk`](super::RoomAsk).
     pub pool: u128,
-    /// For how long its worker may be silent, in milliseconds; none where its token is never taken back.
+    /// For how long its worker may be silent, in milliseconds.
+    pub silence_ms: i64,
+    /// The same, where its token is taken back then.
     pub token_ttl_ms: Option<i64>,
 }
 
@@ -129,8 +131,8 @@ pub struct PulledEvent<'s> {
     pub named_shard: u16,
     /// The attempt in flight.
     pub attempt: u32,
-    /// For how long its worker may be silent, in milliseconds; none where its token is never taken back.
-    pub token_ttl_ms: Option<i64>,
+    /// For how long its worker may be silent, in milliseconds.
+    pub silence_ms: i64,
 }
 
 /// A page of items of which the machine needs the keys: [`Shard::keys_read`](super::Shard::keys_read) answers.

@@ -17,7 +17,7 @@ use super::queue::Queue;
 use super::rooms::Rooms;
 use super::specs::Specs;
 use super::steer::Move;
-use crate::model::{Now, Reclaim, Run, RunId, RunSpec};
+use crate::model::{Now, Run, RunId, RunSpec};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WallTimer {
@@ -198,15 +198,15 @@ impl Shard {
 
     /// An event that a worker has, or is being given, which takes events itself.
     pub fn pulled(&self, run: RunId, index: u32) -> Option<PulledEvent<'_>> {
-        let token = self.ledger.tokens.get(&(run, index)).filter(|token| token.in_flight())?;
         let of = self.ledger.runs.get(&run)?;
-        let (ttl_ms, _, reclaim) = self.ttl_of((run, index));
+        let target = of.spec.target.pull()?;
+        let token = self.ledger.tokens.get(&(run, index)).filter(|token| token.in_flight())?;
         Some(PulledEvent {
             namespace: &of.row.namespace,
-            target: of.spec.target.pull()?,
+            target,
             named_shard: of.row.named_shard(),
             attempt: token.row.attempt,
-            token_ttl_ms: (reclaim == Reclaim::AfterTtl).then_some(ttl_ms),
+            silence_ms: self.ttl_of((run, index)).0,
         })
     }
 

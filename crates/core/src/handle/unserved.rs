@@ -1,19 +1,23 @@
 //! Which schedules wait for workers that nobody has, for [`crate::trouble`].
 //!
 //! In: the pools that no worker is able to do, which the shard cannot know. Out: the schedules of which something waits for room
-//! of them. Read from memory when somebody asks, in time in proportion to the launched runs; nothing is kept for it.
+//! of them, and the kinds of which a worker has an event. Read from memory when somebody asks, in time in proportion to the launched runs; nothing is kept for it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
+use super::ledger::Phase;
 use super::shard::Shard;
-use crate::model::{Now, SECOND_US};
+use crate::model::{Now, PullTarget, SECOND_US};
 use crate::trouble::{Sight, Unserved};
 
 /// How many schedules are told of: those with the most that waits.
 const UNSERVED_MAX: usize = 1_000;
+
+/// How many events of a run are looked at for one that a worker has.
+const OF_RUN_MAX: usize = 1_000;
 
 /// For so long after it was taken over nobody may know yet what no worker is able to do.
 const UNKNOWN_US: i64 = 15 * SECOND_US;
@@ -54,5 +58,23 @@ impl Shard {
         sight.incomplete |= sight.unserved.len() > UNSERVED_MAX;
         sight.unserved.sort_by_key(|unserved| Reverse(unserved.waiting + unserved.again));
         sight.unserved.truncate(UNSERVED_MAX);
+    }
+
+    /// The kinds of events of which a worker has one that it took itself and is not silent about: namespace, target, and for how
+    /// long it may be silent, in milliseconds. For an owner that is new; in time in proportion to the launched runs.
+    pub fn kinds_at_work(&self) -> Vec<(&str, &PullTarget, i64)> {
+        let mut found = BTreeMap::new();
+        for run in self.ledger.runs.all().filter(|run| run.launched) {
+            let Some((pool, pull)) = run.pool().zip(run.spec.target.pull()) else { continue };
+            if found.contains_key(&pool) {
+                continue;
+            }
+            let mut tokens = self.ledger.tokens.of(run.row.id).take(OF_RUN_MAX);
+            let held = tokens.find(|(_, token)| token.phase() == Phase::Held { suspect: false });
+            if let Some((key, _)) = held {
+                found.insert(pool, (run.row.namespace.as_str(), pull, self.ttl_of(key).0));
+            }
+        }
+        found.into_values().collect()
     }
 }

@@ -124,7 +124,7 @@ impl Owner {
 
     fn check_who_has(&self, life: &Life, run: RunId, index: u32) {
         let attempt = || life.machine().pulled(run, index).map(|event| event.attempt);
-        self.shared.desk.is_under(run, index, attempt);
+        self.shared.desk.is_under(self.lease.shard, (run, index), attempt);
     }
 
     /// A delivery does not go out, if it still waits for its turn.
@@ -253,9 +253,9 @@ impl Owner {
             (self.shared.items.clone(), ItemRef { namespace, shard, run, index, spec })
         });
         let payloads = self.shared.payloads.clone();
-        let pulled = send.pulled.map(|Pulled { pool, token_ttl_ms }| {
+        let pulled = send.pulled.map(|Pulled { pool, silence_ms, token_ttl_ms }| {
             let unit = self.shared.desk.unit(shard, pool);
-            PulledBy { desk: self.shared.desk.clone(), shard, event, unit, token_ttl_ms }
+            PulledBy { desk: self.shared.desk.clone(), shard, event, unit, silence_ms, token_ttl_ms }
         });
         self.begun.insert((run, index, attempt), leave.clone());
         self.outgoing.push(async move {

@@ -30,6 +30,9 @@ impl Owner {
             }
             Question::CountMinutes { reply } => {
                 self.shared.minutes.put(life.take_minutes(self.lease.epoch, now));
+                let machine = life.machine();
+                let attempt = |run, index| machine.pulled(run, index).map(|event| event.attempt);
+                self.shared.desk.look(self.lease.shard, attempt);
                 let _gone = reply.send(());
             }
             Question::Sight { unable, reply } => {

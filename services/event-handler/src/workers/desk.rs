@@ -58,7 +58,7 @@ struct Inner {
     clock: Clock,
     elsewhere: Elsewhere,
     taken: Mutex<Taken>,
-    /// Whether there has been anything in it: where nobody polls, nobody looks.
+    /// Whether there is anything in it: where nobody polls, nobody looks.
     has_polls: AtomicBool,
 }
 
@@ -291,17 +291,15 @@ impl Desk {
         self.free(Place::Here(worker));
     }
 
-    /// Whether a worker of this process is able to do events of a pool, or one that polled it or has one of its events.
+    /// Whether a worker of this process is able to do events of a pool, or one that polled it or has an event of its shards.
     pub(super) fn is_able(&self, of: &PoolOf) -> bool {
         let now = self.now();
-        let (is_there, until_us) = {
+        let (is_there, away_us) = {
             let state = self.state();
-            let until_us = state.away.until_us(&of.queue, &of.requires);
-            (state.book.is_able(&of.queue, &of.requires), until_us)
+            (state.book.is_able(&of.queue, &of.requires), state.away.until_us(&of.queue, &of.requires))
         };
-        is_there
-            || until_us.is_some_and(|until_us| until_us > now.mono_us)
-            || self.taken().is_able(&of.queue, &of.requires, now)
+        let known_us = || away_us.max(self.taken().until_us(&of.queue, &of.requires, now));
+        is_there || known_us().is_some_and(|us| us >= now.mono_us)
     }
 
     /// What events of a pool need that something waits for here.

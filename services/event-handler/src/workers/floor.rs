@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::sync::mpsc;
 use tollgate_core::handle::PulledEvent;
-use tollgate_core::model::{EventRef, Now, RunId, RunSpec};
+use tollgate_core::model::{EventRef, Now, PullTarget, RunId, RunSpec};
 use tollgate_proto::{convert, v1};
 
 use super::book::{QueueKey, TooManyKinds, WorkerId, fits};
 use super::desk::Desk;
 use super::handing::{Handed, Outcome};
 use super::sessions::{Held, Profile, Refused, Session};
-use super::taken::{EventOf, NAMED_MAX, Poller};
+use super::taken::{AtWork, EventOf, NAMED_MAX, Poller};
 
 /// The most workers of a process.
 const WORKERS_MAX: usize = 20_000;
@@ -97,15 +97,25 @@ impl Desk {
         (shard, event): (u16, EventRef),
         attempt: u32,
         spec: &RunSpec,
-        (by, silence_ms): (Poller, Option<i64>),
+        (by, silence_ms): (Poller, i64),
     ) {
         let Some(pull) = spec.target.pull() else { return };
         let queue = QueueKey { namespace: spec.namespace.as_str().into(), queue: pull.queue().into() };
         let event = EventOf { shard, event, attempt, queue, silence_ms };
-        // One whose release has nothing to wait for is over already; of a shard that has gone, others hear what becomes of it.
-        if spec.target.releases_explicitly(spec.policy_id.is_some()) && self.owns(shard) {
+        let (now, mut taken) = (self.now(), self.taken());
+        // Of a shard that has gone, others hear what becomes of it.
+        if self.owns(shard) {
+            taken.took(event, by, now);
             self.has_polls().store(true, Relaxed);
-            self.taken().took(event, by, self.now());
+        }
+    }
+
+    /// This process has taken a shard over, whose workers have events of these kinds.
+    pub(crate) fn presume<'s>(&self, kinds: impl IntoIterator<Item = (&'s str, &'s PullTarget, i64)>) {
+        let (now, mut taken) = (self.now(), self.taken());
+        for (namespace, pull, silence_ms) in kinds {
+            let queue = QueueKey { namespace: namespace.into(), queue: pull.queue().into() };
+            taken.presume(queue, pull.requires(), silence_ms, now);
         }
     }
 
@@ -113,21 +123,31 @@ impl Desk {
     pub(crate) fn signed(&self, shard: u16, (run, index): (RunId, u32), of: &PulledEvent<'_>, now: Now) {
         let queue = QueueKey { namespace: of.namespace.into(), queue: of.target.queue().into() };
         let event = EventRef { shard: of.named_shard, run, index };
-        let (attempt, silence_ms) = (of.attempt, of.token_ttl_ms);
+        let (attempt, silence_ms) = (of.attempt, of.silence_ms);
         let event = EventOf { shard, event, attempt, queue, silence_ms };
-        self.has_polls().store(true, Relaxed);
         self.taken().signed(&event, of.target.requires(), now);
     }
 
-    /// Something has been said of an event: under which attempt it holds a token now, if it does.
-    pub(crate) fn is_under(&self, run: RunId, index: u32, attempt: impl FnOnce() -> Option<u32>) {
+    /// Something has been said of an event of a shard: under which attempt it holds a token now, if it does.
+    pub(crate) fn is_under(
+        &self,
+        shard: u16,
+        (run, index): (RunId, u32),
+        attempt: impl FnOnce() -> Option<u32>,
+    ) {
         if !self.has_polls().load(Relaxed) {
             return;
         }
-        let mut taken = self.taken();
+        let (now, mut taken) = (self.now(), self.taken());
         if taken.has(run, index) {
-            taken.is_under(run, index, attempt());
+            taken.is_under(shard, (run, index), attempt(), now);
+            self.has_polls().store(!taken.is_empty(), Relaxed);
         }
+    }
+
+    /// What holds no token any more goes. `attempt`: under which one an event of the shard does.
+    pub(crate) fn look(&self, shard: u16, attempt: impl Fn(RunId, u32) -> Option<u32>) {
+        self.taken().look(shard, attempt, self.now());
     }
 
     /// A shard is this process's own no longer.
@@ -135,13 +155,10 @@ impl Desk {
         self.taken().shard_goes(shard);
     }
 
-    /// Those who poll and have events of this process.
-    pub(super) fn at_work(
-        &self,
-        of: (&str, Option<&str>),
-        id: impl Fn(EventRef) -> String,
-    ) -> Vec<v1::Worker> {
-        self.taken().list(of, id, self.now())
+    /// Those who poll and have events of this process, at most so many, and how many more there are.
+    pub(super) fn at_work(&self, of: (&str, Option<&str>), most: usize) -> (Vec<AtWork>, usize) {
+        let now = self.now();
+        self.taken().list(of, most, now)
     }
 
     /// A worker does so many events at once from now on.

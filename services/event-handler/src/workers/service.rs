@@ -16,9 +16,10 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::book::{Labels, QueueKey, WorkerId};
 use super::handing::{Handed, Outcome};
+use super::listed;
 use super::sessions::Profile;
 use super::stream::{self, Opened, Outgoing, turned_away};
-use super::taken::{self, Poller};
+use super::taken::Poller;
 use crate::Shared;
 
 /// How long an answer that has an event waits for others.
@@ -130,7 +131,7 @@ impl Shared {
                 None => unreached_count += 1,
             }
         }
-        let mut workers = taken::together(workers);
+        let mut workers = listed::together(workers);
         more_count += u32::try_from(workers.len().saturating_sub(LISTED_MAX)).unwrap_or(u32::MAX);
         workers.truncate(LISTED_MAX);
         Ok(v1::ListWorkersResponse { workers, unreached_count, more_count })
@@ -139,10 +140,11 @@ impl Shared {
     /// The workers of this process, and those that polled any and have events of its shards.
     pub(crate) fn workers_here(&self, namespace: &str, queue: Option<&str>) -> v1::ReadWorkersResponse {
         let mut workers = self.desk.list(namespace, queue);
+        let (at_work, left_out) = self.desk.at_work((namespace, queue), LISTED_MAX);
         let id = |event| self.keyring.id(event).to_string();
-        workers.extend(self.desk.at_work((namespace, queue), id));
-        let mut workers = taken::together(workers);
-        let more = workers.len().saturating_sub(LISTED_MAX);
+        workers.extend(at_work.iter().map(|one| one.shown(id)));
+        let mut workers = listed::together(workers);
+        let more = workers.len().saturating_sub(LISTED_MAX) + left_out;
         workers.truncate(LISTED_MAX);
         v1::ReadWorkersResponse { workers, more_count: u32::try_from(more).unwrap_or(u32::MAX) }
     }

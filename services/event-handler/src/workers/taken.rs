@@ -1,25 +1,29 @@
 //! What workers that poll have: between two polls, such a worker is seen by its events.
 //!
-//! In: events of shards of this process that were taken by polls, heartbeats, ends. Out: who is at work, with what, and whether
-//! somebody at work is able to do what requires some labels: that one asks for more when it is done. Invariants: an event is here
-//! until it holds no token under its attempt, its shard has gone, or its worker has been silent for as long as it may; how many
-//! there are is bounded, and a namespace leaves some to the others. Nothing is decided by it but what people are told: a process
-//! that ends, and a shard that goes, take it along. Not here: workers that are connected ([`super::floor`]).
+//! In: events of shards of this process that were taken by polls, heartbeats, what the owner says of its events. Out: who is at
+//! work, with what; until when somebody who polls is known to be able to do what requires some labels: one that is at work asks
+//! for more when it is done. Invariants: an event is here until its owner says that it holds no token under its attempt (at its
+//! release, and in a look at all of them from time to time), its worker has been silent for as long as it may, or its shard goes;
+//! how many there are is bounded, and a namespace leaves some to the others; who asks for a kind walks kinds, not workers. Nothing
+//! is decided by it but what people are told. Not here: workers that are connected ([`super::floor`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use tollgate_core::model::{DAY_US, EventRef, Now, RunId};
+use tollgate_core::model::{EventRef, MINUTE_US, Now, RunId};
 use tollgate_proto::{convert, v1};
 
 use super::book::{Labels, QueueKey, fits};
 
 /// How many of its events are named of a worker.
 pub(super) const NAMED_MAX: usize = 10;
-/// The most events. They take some 25 MB.
+/// The most events. They take some 25 MB, and as much again where each is another worker's.
 const EVENTS_MAX: usize = 100_000;
 /// Of what all others leave of them, one part in this many is left free by each namespace.
 const LEFT_TO_OTHERS: usize = 4;
+/// For so long at most whoever has an event is presumed to poll, where a process that has gone knew it: the packages give a sign
+/// of life at each third of a time to live, which is 15 min unless said otherwise.
+const PRESUMED_US: i64 = 10 * MINUTE_US;
 
 /// Who a worker that polls says that it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +36,7 @@ pub(crate) struct Poller {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Holder {
     queue: QueueKey,
-    /// None of one that is known by heartbeats alone: it has what its events require, at least.
-    name: Option<String>,
+    name: String,
     labels: Labels,
 }
 
@@ -59,8 +62,28 @@ pub(super) struct EventOf {
     pub(super) event: EventRef,
     pub(super) attempt: u32,
     pub(super) queue: QueueKey,
-    /// For how long its worker may be silent, in milliseconds, where its token is taken back then.
-    pub(super) silence_ms: Option<i64>,
+    /// For how long its worker may be silent, in milliseconds.
+    pub(super) silence_ms: i64,
+}
+
+/// Workers of a queue with the same labels.
+#[derive(Debug, Default)]
+struct Kind {
+    /// How many events they have.
+    count: usize,
+    /// Until when (monotonic) somebody was known to be there.
+    until_us: i64,
+}
+
+/// A worker at work.
+#[derive(Debug)]
+pub(super) struct AtWork {
+    by: Arc<Holder>,
+    count: usize,
+    /// The oldest of its events.
+    events: Vec<EventRef>,
+    since_us: i64,
+    sign_us: i64,
 }
 
 /// See the head of this file.
@@ -68,56 +91,74 @@ pub(super) struct EventOf {
 pub(super) struct Taken {
     events: HashMap<Key, Has>,
     by: BTreeMap<Arc<Holder>, BTreeSet<Key>>,
+    by_shard: HashMap<u16, BTreeSet<Key>>,
     silences: BTreeSet<(i64, Key)>,
+    kinds: BTreeMap<QueueKey, BTreeMap<Labels, Kind>>,
     by_namespace: BTreeMap<Arc<str>, usize>,
 }
 
 impl Taken {
     /// A worker has taken an event by a poll.
-    pub(super) fn took(&mut self, held: EventOf, by: Poller, now: Now) {
-        let holder = Holder { queue: held.queue.clone(), name: Some(by.name), labels: by.labels };
-        self.put(&held, holder, now);
-    }
-
-    /// Somebody has said that it still works on an event, which requires these labels.
-    pub(super) fn signed(&mut self, held: &EventOf, requires: &[String], now: Now) {
-        let key = (held.event.run, held.event.index);
-        match self.events.get_mut(&key).filter(|has| has.attempt == held.attempt) {
-            Some(has) => {
-                has.sign_us = now.wall_us;
-                self.silences.remove(&(has.silent_us, key));
-                has.silent_us = silent_us(held.silence_ms, now);
-                self.silences.insert((has.silent_us, key));
-            }
-            None => {
-                let holder = Holder { queue: held.queue.clone(), name: None, labels: requires.into() };
-                self.put(held, holder, now);
-            }
-        }
-    }
-
-    fn put(&mut self, held: &EventOf, holder: Holder, now: Now) {
-        let key = (held.event.run, held.event.index);
+    pub(super) fn took(&mut self, of: EventOf, by: Poller, now: Now) {
+        let key = (of.event.run, of.event.index);
         self.forget_silent(now);
-        self.remove(key);
-        let namespace = held.queue.namespace.clone();
-        let own = self.by_namespace.get(&namespace).copied().unwrap_or_default();
+        if self.events.get(&key).is_some_and(|has| has.attempt > of.attempt) {
+            return;
+        }
+        self.remove(key, now.mono_us);
+        let own = self.by_namespace.get(&of.queue.namespace).copied().unwrap_or_default();
         let free = EVENTS_MAX - (self.events.len() - own);
         if own >= free - free / LEFT_TO_OTHERS {
             return;
         }
-        *self.by_namespace.entry(namespace).or_default() += 1;
-        let by = match self.by.get_key_value(&holder) {
+        let by = self.holder(of.queue, by);
+        *self.by_namespace.entry(by.queue.namespace.clone()).or_default() += 1;
+        self.kinds.entry(by.queue.clone()).or_default().entry(by.labels.clone()).or_default().count += 1;
+        self.by.entry(by.clone()).or_default().insert(key);
+        self.by_shard.entry(of.shard).or_default().insert(key);
+        let silent_us = silent_us(of.silence_ms, now);
+        self.silences.insert((silent_us, key));
+        let (since_us, sign_us) = (now.wall_us, now.wall_us);
+        let (shard, named_shard, attempt) = (of.shard, of.event.shard, of.attempt);
+        self.events.insert(key, Has { shard, named_shard, attempt, by, since_us, sign_us, silent_us });
+    }
+
+    /// One for each worker, and one of the texts that many have.
+    fn holder(&self, queue: QueueKey, Poller { name, labels }: Poller) -> Arc<Holder> {
+        let known = self.kinds.get_key_value(&queue);
+        let labels = known
+            .and_then(|(_, kinds)| kinds.get_key_value(&labels))
+            .map_or(labels, |(known, _)| known.clone());
+        let queue = known.map_or(queue, |(known, _)| known.clone());
+        let holder = Holder { queue, name, labels };
+        match self.by.get_key_value(&holder) {
             Some((known, _)) => known.clone(),
             None => Arc::new(holder),
-        };
-        self.by.entry(by.clone()).or_default().insert(key);
-        let silent_us = silent_us(held.silence_ms, now);
-        self.silences.insert((silent_us, key));
-        let EventOf { shard, event, attempt, .. } = *held;
-        let (since_us, sign_us) = (now.wall_us, now.wall_us);
-        let has = Has { shard, named_shard: event.shard, attempt, by, since_us, sign_us, silent_us };
-        self.events.insert(key, has);
+        }
+    }
+
+    /// Somebody has said that it still works on an event, which requires these labels. Where nobody knows who that is, it is one
+    /// of a kind of which somebody was here before this process, or not at all.
+    pub(super) fn signed(&mut self, of: &EventOf, requires: &[String], now: Now) {
+        let key = (of.event.run, of.event.index);
+        if let Some(has) = self.events.get_mut(&key) {
+            if has.attempt == of.attempt {
+                has.sign_us = now.wall_us;
+                self.silences.remove(&(has.silent_us, key));
+                has.silent_us = silent_us(of.silence_ms, now);
+                self.silences.insert((has.silent_us, key));
+            }
+        } else if let Some(kind) = self.kinds.get_mut(&of.queue).and_then(|kinds| kinds.get_mut(requires))
+            && kind.until_us > now.mono_us
+        {
+            kind.until_us = kind.until_us.max(presumed_us(of.silence_ms, now));
+        }
+    }
+
+    /// This process has become the owner of events that somebody has and is not silent about.
+    pub(super) fn presume(&mut self, queue: QueueKey, requires: &[String], silence_ms: i64, now: Now) {
+        let kind = self.kinds.entry(queue).or_default().entry(requires.into()).or_default();
+        kind.until_us = kind.until_us.max(presumed_us(silence_ms, now));
     }
 
     /// Whether it has an event.
@@ -125,146 +166,167 @@ impl Taken {
         self.events.contains_key(&(run, index))
     }
 
-    /// What is known of an event now: under which attempt it holds a token, if it does.
-    pub(super) fn is_under(&mut self, run: RunId, index: u32, attempt: Option<u32>) {
+    /// Whether it has none at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Under which attempt an event of a shard holds a token now, if it does.
+    pub(super) fn is_under(&mut self, shard: u16, (run, index): Key, attempt: Option<u32>, now: Now) {
         let key = (run, index);
-        if self.events.get(&key).is_some_and(|has| Some(has.attempt) != attempt) {
-            self.remove(key);
+        let Some(has) = self.events.get_mut(&key) else { return };
+        if Some(has.attempt) != attempt {
+            return self.remove(key, now.mono_us);
+        }
+        if has.shard != shard {
+            // Its policy has moved, and it is of this process still.
+            let before = std::mem::replace(&mut has.shard, shard);
+            self.leave_shard(before, key);
+            self.by_shard.entry(shard).or_default().insert(key);
         }
     }
 
-    /// A shard has gone to another process.
-    pub(super) fn shard_goes(&mut self, shard: u16) {
-        let own = self.events.iter().filter(|(_, has)| has.shard == shard).map(|(key, _)| *key);
-        own.collect::<Vec<_>>().into_iter().for_each(|key| self.remove(key));
-    }
-
-    /// Whether somebody at work is able to do what requires these labels.
-    pub(super) fn is_able(&mut self, queue: &QueueKey, requires: &[String], now: Now) -> bool {
+    /// Looks at all events of a shard. `attempt`: under which attempt one holds a token.
+    pub(super) fn look(&mut self, shard: u16, attempt: impl Fn(RunId, u32) -> Option<u32>, now: Now) {
+        let own: Vec<Key> = self.by_shard.get(&shard).into_iter().flatten().copied().collect();
+        for (run, index) in own {
+            self.is_under(shard, (run, index), attempt(run, index), now);
+        }
         self.forget_silent(now);
-        let first = Holder { queue: queue.clone(), name: None, labels: Arc::from([]) };
-        let mut own = self.by.range(first..).take_while(|(holder, _)| holder.queue == *queue);
-        own.any(|(holder, _)| fits(&holder.labels, requires))
+        for kinds in self.kinds.values_mut() {
+            kinds.retain(|_, kind| kind.count > 0 || kind.until_us > now.mono_us - MINUTE_US);
+        }
+        self.kinds.retain(|_, kinds| !kinds.is_empty());
     }
 
-    /// The workers at work of a namespace, or of one queue of it. `id`: says an event's id.
+    /// A shard is this process's own no longer.
+    pub(super) fn shard_goes(&mut self, shard: u16) {
+        let own: Vec<Key> = self.by_shard.get(&shard).into_iter().flatten().copied().collect();
+        own.into_iter().for_each(|key| self.remove(key, i64::MIN));
+    }
+
+    /// Until when somebody who polls was known to be able to do what requires these labels: now, where it is at work.
+    pub(super) fn until_us(&mut self, queue: &QueueKey, requires: &[String], now: Now) -> Option<i64> {
+        self.forget_silent(now);
+        let kinds = self.kinds.get(queue)?.iter().filter(|(labels, _)| fits(labels, requires));
+        let until_us = kinds
+            .map(|(_, kind)| if kind.count > 0 { now.mono_us.max(kind.until_us) } else { kind.until_us });
+        until_us.max()
+    }
+
+    /// The workers at work of a namespace, or of one queue of it, at most so many; and how many more there are.
     pub(super) fn list(
         &mut self,
         (namespace, queue): (&str, Option<&str>),
-        id: impl Fn(EventRef) -> String,
+        most: usize,
         now: Now,
-    ) -> Vec<v1::Worker> {
+    ) -> (Vec<AtWork>, usize) {
         self.forget_silent(now);
         let first = QueueKey { namespace: namespace.into(), queue: queue.unwrap_or_default().into() };
-        let first = Holder { queue: first, name: None, labels: Arc::from([]) };
+        let first = Holder { queue: first, name: String::new(), labels: Arc::from([]) };
         let is_own =
             |of: &QueueKey| *of.namespace == *namespace && queue.is_none_or(|queue| *of.queue == *queue);
         let own = self.by.range(first..).take_while(|(holder, _)| is_own(&holder.queue));
-        let workers = own.filter_map(|(holder, keys)| {
-            let name = holder.name.as_ref()?;
-            let mut has: Vec<_> = keys.iter().filter_map(|key| Some((*key, self.events.get(key)?))).collect();
-            has.sort_unstable_by_key(|(key, has)| (has.since_us, *key));
-            let named = has.iter().take(NAMED_MAX);
-            let named = named.map(|((run, index), has)| EventRef {
-                shard: has.named_shard,
-                run: *run,
-                index: *index,
-            });
-            let sign_us = has.iter().map(|(_, has)| has.sign_us).max();
-            let count = u32::try_from(has.len()).unwrap_or(u32::MAX);
-            Some(v1::Worker {
-                queue: format!("namespaces/{}/queues/{}", holder.queue.namespace, holder.queue.queue),
-                worker: name.clone(),
-                labels: holder.labels.to_vec(),
-                capacity: count,
-                events_count: count,
-                events: named.map(&id).collect(),
-                connect_time: has.first().map(|(_, has)| convert::timestamp(has.since_us)),
-                last_sign_time: sign_us.map(convert::timestamp),
-                polls: true,
-                given_count: count.into(),
-                ..v1::Worker::default()
-            })
-        });
-        workers.collect()
+        let (mut list, mut more) = (Vec::new(), 0);
+        for (by, keys) in own {
+            if list.len() < most {
+                list.push(self.of(by, keys));
+            } else {
+                more += 1;
+            }
+        }
+        (list, more)
+    }
+
+    fn of(&self, by: &Arc<Holder>, keys: &BTreeSet<Key>) -> AtWork {
+        let mut has: Vec<_> = keys.iter().filter_map(|key| Some((*key, self.events.get(key)?))).collect();
+        has.sort_unstable_by_key(|(key, has)| (has.since_us, *key));
+        let named = has.iter().take(NAMED_MAX);
+        let named =
+            named.map(|((run, index), has)| EventRef { shard: has.named_shard, run: *run, index: *index });
+        AtWork {
+            by: by.clone(),
+            count: has.len(),
+            events: named.collect(),
+            since_us: has.first().map_or(0, |(_, has)| has.since_us),
+            sign_us: has.iter().map(|(_, has)| has.sign_us).max().unwrap_or_default(),
+        }
     }
 
     fn forget_silent(&mut self, now: Now) {
         while let Some((silent_us, key)) = self.silences.first().copied()
             && silent_us <= now.mono_us
         {
-            self.remove(key);
+            self.remove(key, i64::MIN);
         }
     }
 
-    fn remove(&mut self, key: Key) {
+    /// `until_us`: when its worker was there, if it was.
+    fn remove(&mut self, key: Key, until_us: i64) {
         let Some(has) = self.events.remove(&key) else { return };
         self.silences.remove(&(has.silent_us, key));
+        self.leave_shard(has.shard, key);
+        let Holder { queue, labels, .. } = &*has.by;
+        if let Some(kind) = self.kinds.get_mut(queue).and_then(|kinds| kinds.get_mut(labels)) {
+            kind.count -= 1;
+            kind.until_us = kind.until_us.max(until_us);
+        }
+        if let Some(count) = self.by_namespace.get_mut(&queue.namespace) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_namespace.remove(&queue.namespace);
+            }
+        }
         if let Some(keys) = self.by.get_mut(&has.by) {
             keys.remove(&key);
             if keys.is_empty() {
                 self.by.remove(&has.by);
             }
         }
-        let namespace = &has.by.queue.namespace;
-        if let Some(count) = self.by_namespace.get_mut(namespace) {
-            *count -= 1;
-            if *count == 0 {
-                self.by_namespace.remove(namespace);
+    }
+
+    fn leave_shard(&mut self, shard: u16, key: Key) {
+        if let Some(keys) = self.by_shard.get_mut(&shard) {
+            keys.remove(&key);
+            if keys.is_empty() {
+                self.by_shard.remove(&shard);
             }
         }
     }
 }
 
-fn silent_us(silence_ms: Option<i64>, now: Now) -> i64 {
-    // Where its token never comes back by itself, a day will do.
-    let silence_us = silence_ms.map_or(DAY_US, |ms| ms.saturating_mul(1_000));
-    now.mono_us.saturating_add(silence_us)
-}
-
-/// One line for each worker: of one that polls, what processes know of its polls and events, if it says who it is. By queue and
-/// name.
-pub(super) fn together(workers: Vec<v1::Worker>) -> Vec<v1::Worker> {
-    let mut of_polls: BTreeMap<_, v1::Worker> = BTreeMap::new();
-    let mut all = Vec::new();
-    for worker in workers {
-        // Polls without a name may be anybody's.
-        if !worker.polls || (worker.worker.is_empty() && !worker.id.is_empty()) {
-            all.push(worker);
-            continue;
-        }
-        let who = (worker.queue.clone(), worker.worker.clone(), worker.labels.clone());
-        match of_polls.get_mut(&who) {
-            Some(known) => add(known, worker),
-            None => drop(of_polls.insert(who, worker)),
+impl AtWork {
+    /// As people see it. `id`: says an event's id.
+    pub(super) fn shown(&self, id: impl Fn(EventRef) -> String) -> v1::Worker {
+        let count = u32::try_from(self.count).unwrap_or(u32::MAX);
+        let Holder { queue, name, labels } = &*self.by;
+        v1::Worker {
+            queue: format!("namespaces/{}/queues/{}", queue.namespace, queue.queue),
+            worker: name.clone(),
+            labels: labels.to_vec(),
+            capacity: count,
+            events_count: count,
+            events: self.events.iter().map(|event| id(*event)).collect(),
+            connect_time: Some(convert::timestamp(self.since_us)),
+            last_sign_time: Some(convert::timestamp(self.sign_us)),
+            polls: true,
+            given_count: count.into(),
+            ..v1::Worker::default()
         }
     }
-    all.extend(of_polls.into_values());
-    all.sort_by(|a, b| (&a.queue, &a.worker, &a.id).cmp(&(&b.queue, &b.worker, &b.id)));
-    all
 }
 
-fn add(worker: &mut v1::Worker, other: v1::Worker) {
-    let time = |time: &Option<prost_types::Timestamp>| time.map(|time| (time.seconds, time.nanos));
-    if worker.id.is_empty() {
-        worker.id = other.id;
-    }
-    worker.capacity = worker.capacity.saturating_add(other.capacity);
-    worker.room = worker.room.saturating_add(other.room);
-    worker.events_count = worker.events_count.saturating_add(other.events_count);
-    worker.events.extend(other.events);
-    worker.events.truncate(NAMED_MAX);
-    worker.given_count = worker.given_count.saturating_add(other.given_count);
-    if time(&other.connect_time) < time(&worker.connect_time) {
-        worker.connect_time = other.connect_time;
-    }
-    if time(&other.last_sign_time) > time(&worker.last_sign_time) {
-        worker.last_sign_time = other.last_sign_time;
-    }
+fn silent_us(silence_ms: i64, now: Now) -> i64 {
+    now.mono_us.saturating_add(silence_ms.saturating_mul(1_000))
+}
+
+fn presumed_us(silence_ms: i64, now: Now) -> i64 {
+    silent_us(silence_ms, now).min(now.mono_us + PRESUMED_US)
 }
 
 #[cfg(test)]
 mod tests {
+    use tollgate_core::model::SECOND_US;
     use uuid::Uuid;
 
     use super::*;
@@ -285,15 +347,33 @@ mod tests {
         Poller { name: name.to_owned(), labels: labels(able) }
     }
 
-    fn held(queue: QueueKey, number: u128, index: u32, silence_ms: Option<i64>) -> EventOf {
-        let event = EventRef { shard: 7, run: RunId(Uuid::from_u128(number)), index };
-        EventOf { shard: 3, event, attempt: 1, queue, silence_ms }
+    fn run(number: u128) -> RunId {
+        RunId(Uuid::from_u128(number))
+    }
+
+    fn of(queue: QueueKey, number: u128, index: u32, silence_ms: i64) -> EventOf {
+        EventOf {
+            shard: 3,
+            event: EventRef { shard: 7, run: run(number), index },
+            attempt: 1,
+            queue,
+            silence_ms,
+        }
     }
 
     impl Taken {
         fn shown(&mut self, namespace: &str, queue: Option<&str>, now: Now) -> Vec<(String, String)> {
-            let list = self.list((namespace, queue), |event| event.index.to_string(), now);
-            list.into_iter().map(|worker| (worker.worker, worker.events.join(" "))).collect()
+            let (list, _) = self.list((namespace, queue), 100, now);
+            let shown = list.iter().map(|one| one.shown(|event| event.index.to_string()));
+            shown.map(|worker| (worker.worker, worker.events.join(" "))).collect()
+        }
+
+        fn is_clear(&self) -> bool {
+            self.events.is_empty()
+                && self.by.is_empty()
+                && self.by_shard.is_empty()
+                && self.silences.is_empty()
+                && self.by_namespace.is_empty()
         }
     }
 
@@ -306,106 +386,103 @@ mod tests {
         let mut taken = Taken::default();
         let own = || queue("team", "render");
         for (index, name) in [(2, "a"), (1, "b"), (0, "a")] {
-            taken.took(held(own(), 1, index, Some(1)), by(name, "gpu"), at(50 - i64::from(index)));
+            taken.took(of(own(), 1, index, 1), by(name, "gpu"), at(50 - i64::from(index)));
         }
-        taken.took(held(queue("team", "sound"), 2, 5, None), by("a", ""), at(60));
-        taken.took(held(queue("teams", "render"), 3, 6, None), by("a", ""), at(60));
+        taken.took(of(queue("team", "sound"), 2, 5, 1), by("a", ""), at(60));
+        taken.took(of(queue("teams", "render"), 3, 6, 1), by("a", ""), at(60));
         assert_eq!(
             taken.shown("team", Some("render"), at(60)),
             shown(&[("a", "2 0"), ("b", "1")]),
-            "the oldest first"
+            "oldest first"
         );
         assert_eq!(taken.shown("team", None, at(60)).len(), 3);
-        let worker = taken.list(("team", Some("render")), |_| String::new(), at(60)).remove(0);
+        let (list, more) = taken.list(("team", None), 2, at(60));
+        assert_eq!((list.len(), more), (2, 1));
+        let worker = list[0].shown(|_| String::new());
         assert_eq!((worker.capacity, worker.room, worker.events_count, worker.polls), (2, 0, 2, true));
         assert_eq!(worker.connect_time, Some(convert::timestamp(1_000_048)));
-        let run = RunId(Uuid::from_u128(1));
-        taken.is_under(run, 1, Some(1));
-        taken.is_under(run, 0, None);
-        taken.is_under(run, 9, None);
+        taken.is_under(3, (run(1), 1), Some(1), at(60));
+        taken.is_under(3, (run(1), 0), None, at(60));
+        taken.is_under(3, (run(1), 9), None, at(60));
         assert_eq!(taken.shown("team", Some("render"), at(60)), shown(&[("a", "2"), ("b", "1")]));
         // A heartbeat keeps one; under another attempt it is none of that worker's.
-        taken.signed(&held(own(), 1, 2, Some(2)), &[], at(900));
+        taken.signed(&of(own(), 1, 2, 2), &[], at(900));
+        taken.signed(&EventOf { attempt: 2, ..of(own(), 1, 1, 9) }, &[], at(900));
         assert_eq!(taken.shown("team", Some("render"), at(1_200)), shown(&[("a", "2")]));
-        taken.took(EventOf { attempt: 2, ..held(own(), 1, 2, Some(5)) }, by("c", "gpu"), at(1_300));
+        taken.took(EventOf { attempt: 2, ..of(own(), 1, 2, 5) }, by("c", "gpu"), at(1_300));
+        taken.took(of(own(), 1, 2, 5), by("late", "gpu"), at(1_300));
         assert_eq!(taken.shown("team", Some("render"), at(1_300)), shown(&[("c", "2")]));
-        taken.shard_goes(4);
-        assert_eq!(taken.events.len(), 3);
-        taken.shard_goes(3);
-        assert!(taken.events.is_empty() && taken.by.is_empty() && taken.silences.is_empty());
-        assert!(taken.by_namespace.is_empty());
     }
 
     #[test]
-    fn who_is_at_work_is_able_and_one_that_is_known_by_heartbeats_alone_to_do_what_it_does() {
+    fn what_the_owner_knows_not_goes_and_a_shard_takes_its_own_along() {
+        let mut taken = Taken::default();
+        for index in 0..3 {
+            taken.took(of(queue("team", "q"), 1, index, 100), by("a", ""), at(0));
+        }
+        // Its policy has moved to another shard of this process.
+        taken.is_under(4, (run(1), 2), Some(1), at(1));
+        taken.look(3, |_, index| (index == 1).then_some(1), at(1));
+        assert_eq!(taken.shown("team", None, at(1)), shown(&[("a", "1 2")]));
+        taken.shard_goes(3);
+        assert_eq!(taken.shown("team", None, at(1)), shown(&[("a", "2")]));
+        taken.shard_goes(4);
+        assert!(taken.is_clear());
+        assert_eq!(taken.kinds.len(), 1);
+        taken.look(3, |_, _| None, at(2 + MINUTE_US));
+        assert!(taken.kinds.is_empty(), "and nothing is left");
+    }
+
+    #[test]
+    fn who_is_at_work_is_able_and_known_to_have_been_until_its_release() {
         let mut taken = Taken::default();
         let own = queue("team", "render");
-        taken.took(held(own.clone(), 1, 0, Some(1)), by("a", "eu gpu"), at(0));
-        assert!(taken.is_able(&own, &labels("gpu"), at(999)) && taken.is_able(&own, &[], at(999)));
-        assert!(!taken.is_able(&own, &labels("tpu"), at(999)));
-        assert!(!taken.is_able(&queue("team", "sound"), &[], at(999)));
-        assert!(!taken.is_able(&own, &labels("gpu"), at(1_000)), "it has been silent");
-        taken.signed(&held(own.clone(), 1, 1, Some(1)), &labels("gpu"), at(1_000));
+        taken.took(of(own.clone(), 1, 0, 1), by("a", "eu gpu"), at(5));
+        let until = |taken: &mut Taken, requires: &str, us| taken.until_us(&own, &labels(requires), at(us));
+        assert_eq!((until(&mut taken, "gpu", 999), until(&mut taken, "", 999)), (Some(999), Some(999)));
+        assert_eq!(until(&mut taken, "tpu", 999), None);
+        assert_eq!(taken.until_us(&queue("team", "sound"), &[], at(999)), None);
         assert!(
-            taken.is_able(&own, &labels("gpu"), at(1_500)) && !taken.is_able(&own, &labels("eu"), at(1_500))
+            until(&mut taken, "gpu", 1_005) <= Some(0),
+            "it has been silent, and nobody knows since when it is not there"
         );
-        assert_eq!(taken.shown("team", None, at(1_500)), [], "nobody knows who it is");
+        taken.took(of(own.clone(), 1, 1, 50), by("a", "eu gpu"), at(2_000));
+        taken.is_under(3, (run(1), 1), None, at(7_000));
+        assert_eq!(until(&mut taken, "gpu", 9_000), Some(7_000), "when it released");
+    }
+
+    #[test]
+    fn of_those_that_another_process_knew_the_kind_is_presumed_and_heartbeats_keep_it() {
+        let mut taken = Taken::default();
+        let own = queue("team", "render");
+        let gpu = labels("gpu");
+        // Nobody was there before: it may be a worker's with a stream, of which that tells.
+        taken.signed(&of(own.clone(), 1, 0, 60_000), &gpu, at(0));
+        assert_eq!(taken.until_us(&own, &gpu, at(0)), None);
+        taken.presume(own.clone(), &gpu, 60_000, at(0));
+        assert_eq!(taken.until_us(&own, &gpu, at(1)), Some(60 * SECOND_US));
+        taken.signed(&of(own.clone(), 1, 0, 3_600_000), &gpu, at(30 * SECOND_US));
+        assert_eq!(taken.until_us(&own, &gpu, at(1)), Some(30 * SECOND_US + PRESUMED_US), "not for an hour");
+        let late_us = 31 * SECOND_US + PRESUMED_US;
+        taken.signed(&of(own.clone(), 1, 0, 3_600_000), &gpu, at(late_us));
+        assert!(taken.until_us(&own, &gpu, at(late_us)) < Some(late_us), "and not once it is over");
+        assert_eq!(taken.shown("team", None, at(1)), [], "nobody knows who it is");
     }
 
     #[test]
     fn it_is_bounded_and_no_namespace_has_all() {
         let mut taken = Taken::default();
         for number in 0..EVENTS_MAX + 5 {
-            taken.took(held(queue("team", "q"), number as u128, 0, None), by("a", ""), at(0));
+            taken.took(of(queue("team", "q"), number as u128, 0, 1_000), by("a", ""), at(0));
         }
         assert_eq!(taken.events.len(), EVENTS_MAX - EVENTS_MAX / LEFT_TO_OTHERS);
-        taken.took(held(queue("other", "q"), u128::MAX, 0, None), by("a", ""), at(0));
+        taken.took(of(queue("other", "q"), u128::MAX, 0, 1_000), by("a", ""), at(0));
         assert_eq!(taken.shown("other", None, at(1)).len(), 1);
-        assert_eq!(taken.by.len(), 2, "each worker is kept once");
-        taken.is_under(RunId(Uuid::from_u128(7)), 0, None);
-        taken.took(held(queue("team", "q"), u128::MAX - 1, 0, None), by("a", ""), at(0));
-        assert!(
-            taken.events.contains_key(&(RunId(Uuid::from_u128(u128::MAX - 1)), 0)),
-            "there is room again"
-        );
-    }
-
-    #[test]
-    fn what_processes_know_of_one_that_polls_is_one_line_and_polls_without_a_name_are_not() {
-        let worker = |id: &str, name: &str, room: u32, events: &[&str], sign_us: i64| v1::Worker {
-            queue: "q".to_owned(),
-            id: id.to_owned(),
-            worker: name.to_owned(),
-            polls: true,
-            capacity: room + u32::try_from(events.len()).unwrap_or_default(),
-            room,
-            events_count: u32::try_from(events.len()).unwrap_or_default(),
-            events: events.iter().map(|&event| event.to_owned()).collect(),
-            last_sign_time: Some(convert::timestamp(sign_us)),
-            ..v1::Worker::default()
-        };
-        let stream = v1::Worker { polls: false, ..worker("3", "b", 1, &[], 1) };
-        let list = together(vec![
-            worker("", "b", 0, &["e", "f"], 70),
-            worker("8", "", 1, &[], 1),
-            stream,
-            worker("5", "b", 2, &[], 60),
-            worker("", "", 0, &["g"], 1),
-            worker("9", "", 1, &[], 1),
-            worker("", "", 0, &["h"], 1),
-        ]);
-        let of = |worker: &v1::Worker| (worker.id.clone(), worker.worker.clone(), worker.events.join(" "));
-        let text = |id: &str, name: &str, events: &str| (id.to_owned(), name.to_owned(), events.to_owned());
-        let expected = [
-            text("", "", "g h"),
-            text("8", "", ""),
-            text("9", "", ""),
-            text("3", "b", ""),
-            text("5", "b", "e f"),
-        ];
-        assert_eq!(list.iter().map(of).collect::<Vec<_>>(), expected);
-        let polls = &list[4];
-        assert_eq!((polls.capacity, polls.room, polls.events_count), (4, 2, 2));
-        assert_eq!(polls.last_sign_time, Some(convert::timestamp(70)));
+        assert_eq!((taken.by.len(), taken.kinds.len()), (2, 2), "each worker and kind is kept once");
+        taken.is_under(3, (run(7), 0), None, at(1));
+        taken.took(of(queue("team", "q"), u128::MAX - 1, 0, 1_000), by("a", ""), at(1));
+        assert!(taken.has(run(u128::MAX - 1), 0), "there is room again");
+        taken.forget_silent(at(2 * SECOND_US));
+        assert!(taken.is_clear());
     }
 }

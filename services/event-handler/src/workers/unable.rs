@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_core::model::{Now, SECOND_US};
+use tollgate_core::model::SECOND_US;
 
 use super::book::PoolOf;
 use super::desk::{Desk, State};
@@ -26,42 +26,37 @@ pub(crate) struct Unable {
 impl Desk {
     /// Pools of which something has waited so long, in microseconds, without any worker of any process that is able to do it.
     pub(crate) fn unable(&self, for_us: i64) -> BTreeMap<u128, Unable> {
-        let now = self.now();
-        let until_us = now.mono_us - for_us;
-        let mut state = self.state();
-        self.see_who_is_at_work(&mut state, until_us, now);
-        // One that polls and is at work may come again.
-        let known_us = |of: &PoolOf| {
-            let away = state.away.until_us(&of.queue, &of.requires);
-            away.map_or(of.known_us, |until_us| until_us.max(of.known_us))
-        };
-        let is_unable = |(pool, of): &(&u128, &PoolOf)| {
-            known_us(of) <= until_us
-                && state.book.lacking(**pool, &of.queue) > 0
-                && !state.book.is_able(&of.queue, &of.requires)
-        };
-        let unable = state.pools.iter().filter(is_unable).map(|(pool, of)| {
-            let lack = state.book.lack(&of.queue, &of.requires);
-            let lack = self.elsewhere().lack(*pool).iter().fold(lack, Lack::and);
-            let words = lack.words(&of.queue.queue, &of.requires);
-            (*pool, Unable { since_us: now.wall_us - (now.mono_us - known_us(of)), words })
-        });
-        unable.collect()
-    }
-
-    /// Who polls and has an event is able to do what is of its kind. Looked at for pools for which nobody was known since then.
-    fn see_who_is_at_work(&self, state: &mut State, since_us: i64, now: Now) {
-        let mut taken = self.taken();
-        for of in state.pools.values_mut().filter(|of| of.known_us <= since_us) {
-            if taken.is_able(&of.queue, &of.requires, now) {
-                of.known_us = now.mono_us;
-            }
-        }
+        let state = self.state();
+        let unable = |(pool, of): (&u128, &PoolOf)| Some((*pool, self.unable_of(&state, *pool, of, for_us)?));
+        state.pools.iter().filter_map(unable).collect()
     }
 
     /// In words, that nobody is able to do events of a pool, where that is so.
     pub(crate) fn nobody_is_able(&self, pool: u128) -> Option<String> {
-        self.unable(SAID_WITHIN_US).remove(&pool).map(|unable| unable.words)
+        let state = self.state();
+        let of = state.pools.get(&pool)?;
+        self.unable_of(&state, pool, of, SAID_WITHIN_US).map(|unable| unable.words)
+    }
+
+    fn unable_of(&self, state: &State, pool: u128, of: &PoolOf, for_us: i64) -> Option<Unable> {
+        let now = self.now();
+        if of.known_us > now.mono_us - for_us
+            || state.book.lacking(pool, &of.queue) == 0
+            || state.book.is_able(&of.queue, &of.requires)
+        {
+            return None;
+        }
+        // One that polls and is at work may come again.
+        let polled_us = state.away.until_us(&of.queue, &of.requires);
+        let at_work_us = self.taken().until_us(&of.queue, &of.requires, now);
+        let known_us = polled_us.max(at_work_us).unwrap_or(i64::MIN).max(of.known_us);
+        if known_us > now.mono_us - for_us {
+            return None;
+        }
+        let lack = state.book.lack(&of.queue, &of.requires);
+        let lack = self.elsewhere().lack(pool).iter().fold(lack, Lack::and);
+        let words = lack.words(&of.queue.queue, &of.requires);
+        Some(Unable { since_us: now.wall_us - (now.mono_us - known_us), words })
     }
 
     /// What the workers of this process lack for events of a pool.
