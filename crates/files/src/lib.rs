@@ -315,8 +315,8 @@ impl Files {
     }
 
     fn task(&mut self, members: Map<String, Value>, location: &Location) {
-        if let Err(fault) = self.tasks.add(members) {
-            self.refuse(location, &[fault]);
+        if let Err(faults) = self.tasks.add(members) {
+            self.refuse(location, &faults);
         }
     }
 

@@ -25,6 +25,14 @@ const FOREIGN: [(&[&str], &str); 4] = [
     (&["name", "namespace"], "a step has none: it is called after its job, and is in its namespace"),
 ];
 
+/// What a task cannot say: the schedule that uses it says these, or nobody does.
+const OF_NO_TASK: [(&[&str], &str); 4] = [
+    (&["triggers"], "a task has none: a step that uses it follows the step before"),
+    (&["on_finish", "onFinish"], "a task has none: the next step follows the one that uses it"),
+    (&["steps"], "a task has none: write them as steps of the schedule that uses it"),
+    (&["name"], "a task has none: it has an id alone"),
+];
+
 /// How a step says that it has an event for each item in the results of the one before.
 const RESULTS: [&str; 2] = ["items_from_results", "itemsFromResults"];
 
@@ -33,22 +41,26 @@ const RESULTS: [&str; 2] = ["items_from_results", "itemsFromResults"];
 pub(super) struct Tasks(BTreeMap<String, Members>);
 
 impl Tasks {
-    /// Takes in a task.
+    /// Takes in a task, without what it cannot say: of that is told once, and not of each step that uses it.
     ///
     /// # Errors
-    /// What is wrong with its id.
-    pub(super) fn add(&mut self, mut members: Members) -> Result<(), Fault> {
-        let Some(Value::String(id)) = members.remove("id") else {
-            return Err(Fault::new("id", "is missing: write id: my-task"));
-        };
-        if self.0.contains_key(&id) {
-            return Err(Fault::new(
-                "id",
-                format!("{id:?} is the id of another task: each has one of its own"),
-            ));
+    /// What is wrong with its id, and what it cannot say.
+    pub(super) fn add(&mut self, mut members: Members) -> Result<(), Vec<Fault>> {
+        let mut faults = foreign(&members, &OF_NO_TASK);
+        for fault in &faults {
+            members.remove(&fault.field);
         }
-        self.0.insert(id, members);
-        Ok(())
+        match members.remove("id") {
+            Some(Value::String(id)) if self.0.contains_key(&id) => {
+                let told = format!("{id:?} is the id of another task: each has one of its own");
+                faults.push(Fault::new("id", told));
+            }
+            Some(Value::String(id)) => {
+                self.0.insert(id, members);
+            }
+            _ => faults.push(Fault::new("id", "is missing: write id: my-task")),
+        }
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
     fn named(&self, id: &str) -> Result<&Members, Fault> {
@@ -58,6 +70,15 @@ impl Tasks {
             Fault::new("task", format!("{id:?} is no task of these files: write one as kind: Task{meant}"))
         })
     }
+}
+
+/// What members have of that which they cannot say.
+fn foreign(members: &Members, refused: &[(&[&str], &str)]) -> Vec<Fault> {
+    let one = |(names, told): &(&[&str], &str)| {
+        let given = names.iter().find(|name| members.contains_key(**name))?;
+        Some(Fault::new(given, *told))
+    };
+    refused.iter().filter_map(one).collect()
 }
 
 /// The members of one schedule, and where it is written in its job: empty for the job itself.
@@ -143,11 +164,7 @@ struct On {
 /// The id of a step, what it says of the one before, and its fields with those of its task.
 fn read(step: Value, tasks: &Tasks) -> Result<(String, On, Members), Vec<Fault>> {
     let Value::Object(mut own) = step else { return Err(vec![Fault::new("", "expected an object")]) };
-    let mut faults = Vec::new();
-    for (names, told) in FOREIGN {
-        let given = names.iter().find(|name| own.contains_key(**name));
-        faults.extend(given.map(|name| Fault::new(name, told)));
-    }
+    let mut faults = foreign(&own, &FOREIGN);
     let mut members = Members::new();
     let task = match own.remove("task") {
         Some(Value::String(id)) => {

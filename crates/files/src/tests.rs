@@ -6,6 +6,8 @@ use tollgate_clock::instant_now;
 
 use super::*;
 
+mod tasks;
+
 fn parse(text: &str) -> (Vec<FileEntry>, Vec<String>) {
     let (mut entries, mut wrong) = (Vec::new(), Vec::new());
     super::parse(&"batch.yaml".into(), text, "default", &mut entries, &mut wrong);
