@@ -175,7 +175,8 @@ impl Files {
         };
         let before = self.entries.len();
         for Written { path, next, members } in schedules {
-            self.resource(members, Kind::Schedule, &location.part(&path, next.as_deref()));
+            let job = id.as_deref().filter(|_| !path.is_empty());
+            self.add(members, Kind::Schedule, job, &location.part(&path, next.as_deref()));
         }
         if id.is_none() {
             // The job is refused for that. The names of its steps are made up: only what else is wrong with them is told.
@@ -326,7 +327,12 @@ impl Files {
             self.jobs.push((members, location.clone()));
             return;
         }
-        match resource::read(&self.namespace, members, kind) {
+        self.add(members, kind, None, location);
+    }
+
+    /// A resource that is no job. `job`: the id of the job of which it is a step.
+    fn add(&mut self, members: Map<String, Value>, kind: Kind, job: Option<&str>, location: &Location) {
+        match resource::read(&self.namespace, members, kind, job) {
             Ok((namespace, resource)) => {
                 self.entries.push(FileEntry { location: location.clone(), namespace, resource });
             }

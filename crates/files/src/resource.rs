@@ -32,7 +32,7 @@ impl From<FieldError> for Fault {
     }
 }
 
-/// The resource and its namespace.
+/// The resource and its namespace. `job`: the id of the job of which it is a step, and after which it is called.
 ///
 /// # Errors
 /// All that is wrong: with its name, with its fields, and, where anything is, with their values as far as they can be
@@ -41,10 +41,11 @@ pub(super) fn read(
     namespace: &str,
     mut members: Map<String, Value>,
     kind: Kind,
+    job: Option<&str>,
 ) -> Result<(String, Resource), Vec<Fault>> {
     let mut faults = Vec::new();
     let namespace = own_namespace(namespace, members.remove("namespace"), &mut faults);
-    let name = named(&mut members, kind, &namespace)
+    let name = named(&mut members, kind, &namespace, job)
         .map_err(|fault| faults.push(fault))
         .unwrap_or_else(|()| Name { namespace, id: NOBODY.to_owned() });
     match judged(members, kind, &name, &mut faults) {
@@ -59,7 +60,7 @@ pub(super) fn called(namespace: &str, members: &Map<String, Value>) -> (String, 
     let namespace = own_namespace(namespace, members.get("namespace").cloned(), &mut faults);
     let given = |field: &str| Some((field.to_owned(), members.get(field)?.clone()));
     let mut ids: Map<String, Value> = ["id", "name"].into_iter().filter_map(given).collect();
-    match named(&mut ids, Kind::Schedule, &namespace) {
+    match named(&mut ids, Kind::Schedule, &namespace, None) {
         Ok(name) if faults.is_empty() => (name.namespace, Some(name.id)),
         _ => (namespace, None),
     }
@@ -75,7 +76,7 @@ pub fn one(
     kind: Kind,
 ) -> Result<(String, Resource), Vec<(String, String)>> {
     let told = |faults: Vec<Fault>| faults.into_iter().map(|Fault { field, message }| (field, message));
-    read(namespace, members, kind).map_err(|faults| told(faults).collect())
+    read(namespace, members, kind, None).map_err(|faults| told(faults).collect())
 }
 
 /// The resource without what is wrong with it. Adds to `faults` what is wrong with its fields, and, where anything is, with
@@ -155,8 +156,13 @@ fn own_namespace(given: &str, own: Option<Value>, faults: &mut Vec<Fault>) -> St
     NOBODY.to_owned()
 }
 
-/// The name that `id` or `name` gives.
-fn named(members: &mut Map<String, Value>, kind: Kind, namespace: &str) -> Result<Name, Fault> {
+/// The name that `id` or `name` gives; of a step, its job's id and its own.
+fn named(
+    members: &mut Map<String, Value>,
+    kind: Kind,
+    namespace: &str,
+    job: Option<&str>,
+) -> Result<Name, Fault> {
     let field = if members.contains_key("id") { "id" } else { "name" };
     let text = match (members.remove("id"), members.remove("name")) {
         (Some(id), None) => id,
@@ -175,7 +181,9 @@ fn named(members: &mut Map<String, Value>, kind: Kind, namespace: &str) -> Resul
         Value::Number(number) => number.to_string(),
         other => return Err(Fault::new(field, format!("{other} is not allowed, expected text"))),
     };
+    let prefix = job.map(|job| format!("{job}.")).unwrap_or_default();
     let name = match (kind, text.contains('/')) {
+        _ if job.is_some() => names::id(field, &text).map(|id| Name { namespace: namespace.to_owned(), id }),
         (Kind::Policy, true) => names::policy(field, &text),
         (Kind::Policy, false) => names::policy_within(field, namespace, &text),
         (Kind::Schedule, true) => names::schedule(field, &text),
@@ -187,19 +195,21 @@ fn named(members: &mut Map<String, Value>, kind: Kind, namespace: &str) -> Resul
     };
     name.map_err(|error| {
         let mut fault = Fault::from(error);
-        if let Some(near) = usable(&text) {
+        // In the file, a step has its own part of the name alone.
+        let own = text.strip_prefix(&prefix).unwrap_or(&text);
+        if let Some(near) = usable(own, names::ID_MAX_CHARS.saturating_sub(prefix.len())) {
             fault.message.push_str(&format!("; write {field}: {near}"));
         }
         fault
     })
 }
 
-/// An id that is as near as can be to what was given.
-fn usable(text: &str) -> Option<String> {
+/// An id of at most so many characters that is as near as can be to what was given.
+fn usable(text: &str, chars_max: usize) -> Option<String> {
     let lower = text.trim().to_lowercase();
     let plain: String =
         lower.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
-    let plain: String = plain.trim_matches(['.', '_', '-']).chars().take(names::ID_MAX_CHARS).collect();
+    let plain: String = plain.trim_matches(['.', '_', '-']).chars().take(chars_max).collect();
     Some(plain.trim_end_matches(['.', '_', '-']).to_owned()).filter(|id| names::is_id(id))
 }
 
