@@ -90,6 +90,17 @@ async fn pages(world: &World) -> Vec<Page> {
             of("schedules", "missed"),
             vec!["missed in an outage", "the schedule was paused"],
         ),
+        (
+            "schedule-chain",
+            of("schedules", "convert"),
+            vec![
+                "a run is launched when one before it in its chain has ended",
+                "fetch",
+                "finished",
+                "always",
+                "publish waits for the end of convert, of which 3 events are left.",
+            ],
+        ),
         ("schedule-paused", of("schedules", "resting"), vec!["until the move", "Resume"]),
         (
             "schedule-edit",

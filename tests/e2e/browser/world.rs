@@ -1,4 +1,4 @@
-//! A service with something of everything in it: held tokens, what waits, runs that ended in every way, pauses.
+//! A service with something of everything in it: held tokens, what waits, runs that ended in every way, pauses, a chain.
 
 use serde_json::json;
 use tollgate_harness::browser::Browser;
@@ -9,8 +9,9 @@ use tollgate_proto::v1::alert_target::Target as To;
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
     Alert, AlertTarget, AlertTroubles, Calendar, CreateAlertRequest, CreateCalendarRequest, Event,
-    EventState, GetAlertRequest, HttpTarget, PausePolicyRequest, PauseScheduleRequest, Policy, RetryPolicy,
-    Run, RunState, Schedule, ScheduleItem, Trigger, UpdatePolicyRequest, UpdateScheduleRequest, WorkerHello,
+    EventState, FinishCondition, GetAlertRequest, HttpTarget, OnFinish, PausePolicyRequest,
+    PauseScheduleRequest, Policy, RetryPolicy, Run, RunState, Schedule, ScheduleItem, Trigger,
+    TriggerScheduleRequest, UpdatePolicyRequest, UpdateScheduleRequest, WorkerHello,
 };
 
 use crate::pulled::worker::{Deed, Notes, Worker, hello, place};
@@ -31,7 +32,7 @@ fn cron(text: &str) -> Vec<Trigger> {
 /// Each schedule's name says what becomes of its events.
 fn conduct(arrival: &Arrival) -> Conduct {
     match arrival.schedule.as_str() {
-        "done" => Conduct::work(20..60),
+        "done" | "fetch" | "publish" => Conduct::work(20..60),
         "flaky" => Conduct::Answer(503),
         "hopeless" => Conduct::Answer(400),
         _ => Conduct::keep(),
@@ -50,6 +51,7 @@ impl World {
         let consumer = Consumer::start(service.link(), Releases::Unary, conduct).await;
         policies(&service).await;
         Box::pin(schedules(&service, &consumer)).await;
+        Box::pin(chain(&service, &consumer)).await;
         let missed = service.create_schedule("missed", nightly(&consumer)).await.unwrap();
         let uid = missed.uid.replace('-', "");
         for (ago_s, reason) in [(86_400, "MISSED"), (172_800, "PAUSED"), (259_200, "OVERLAP")] {
@@ -70,6 +72,10 @@ impl World {
             })
             .await;
         }
+        wait_for("a chain at its second step", 30, async || {
+            (held(&service, "convert").await.len() == 3).then_some(())
+        })
+        .await;
         alert(&service).await;
         calendar(&service).await;
         let worker = farm(&service).await;
@@ -154,6 +160,30 @@ async fn farm(service: &Service) -> Worker {
     let worker = Worker::start(&place(service), hello, &notes, |_| Deed::Work(3_600_000));
     wait_for("a worker at work", 20, async || (notes.given().len() == 2).then_some(())).await;
     worker
+}
+
+/// Three schedules that follow one another, each with a run. That of the second one keeps its tokens: the third one waits for it.
+async fn chain(service: &Service, consumer: &Consumer) {
+    let links = [("publish", 1, None), ("convert", 3, Some("publish")), ("fetch", 2, Some("convert"))];
+    for (id, events, next) in links {
+        let on_finish = next.map(|next: &str| OnFinish {
+            schedule: next.to_owned(),
+            when: FinishCondition::Always.into(),
+            ..OnFinish::default()
+        });
+        let schedule = Schedule {
+            events: Some(events),
+            policy: "rated".to_owned(),
+            target: Some(http(consumer)),
+            on_finish,
+            ..Schedule::default()
+        };
+        service.create_schedule(id, schedule).await.unwrap();
+    }
+    for id in ["publish", "fetch"] {
+        let request = TriggerScheduleRequest { name: schedule_name(id), ..TriggerScheduleRequest::default() };
+        service.master().trigger_schedule(request).await.unwrap();
+    }
 }
 
 /// An alert whose receiver takes nothing.
