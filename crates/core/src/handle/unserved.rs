@@ -1,7 +1,8 @@
 //! Which schedules wait for workers that nobody has, for [`crate::trouble`].
 //!
 //! In: the pools that no worker is able to do, which the shard cannot know. Out: the schedules of which something waits for room
-//! of them, and the kinds of which a worker has an event. Read from memory when somebody asks, in time in proportion to the launched runs; nothing is kept for it.
+//! of them, and the kinds of which a worker has an event. Read from memory when somebody asks, in time in proportion to the
+//! launched runs; nothing is kept for it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

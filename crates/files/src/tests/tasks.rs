@@ -41,7 +41,7 @@ TARGET
     let expected = [
         ("batch.yaml:11: triggers: ", "a task has none: a step that uses it follows the step before"),
         ("batch.yaml:12: on_finish: ", "a task has none: the next step follows the one that uses it"),
-        ("batch.yaml:14: steps: ", "a task has none: write them as steps of the schedule that uses it"),
+        ("batch.yaml:15: steps: ", "a task has none: write them as steps of the schedule that uses it"),
         ("batch.yaml:20: onFinish: ", "a task has none"),
         ("batch.yaml:22: name: ", "a task has none: it has an id alone"),
         ("batch.yaml:28: steps[1].task: ", "\"nobody\" is no task of these files"),

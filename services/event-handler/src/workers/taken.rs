@@ -4,8 +4,8 @@
 //! work, with what; until when somebody who polls is known to be able to do what requires some labels: one that is at work asks
 //! for more when it is done. Invariants: an event is here until its owner says that it holds no token under its attempt (at its
 //! release, and in a look at all of them from time to time), its worker has been silent for as long as it may, or its shard goes;
-//! how many there are is bounded, and a namespace leaves some to the others; who asks for a kind walks kinds, not workers. Nothing
-//! is decided by it but what people are told. Not here: workers that are connected ([`super::floor`]).
+//! how many there are is bounded, and a namespace leaves some to the others; who asks for a kind walks kinds, not workers.
+//! Nothing is decided by it but what people are told. Not here: workers that are connected ([`super::floor`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
