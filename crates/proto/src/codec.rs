@@ -62,8 +62,7 @@ where
     }
 }
 
-/// The buffers of a call: small at first, and as large as its messages.
-pub fn buffers() -> BufferSettings {
+fn buffers() -> BufferSettings {
     BufferSettings::new(BUFFER_BYTES, GATHERED_BYTES)
 }
 

@@ -6,8 +6,7 @@
 use bytes::{Buf as _, BufMut as _, Bytes};
 use futures::Stream;
 use http::{Extensions, HeaderMap};
-use tollgate_proto::codec::buffers;
-use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status};
@@ -108,10 +107,6 @@ impl Encoder for Encoded {
         buffer.put(message);
         Ok(())
     }
-
-    fn buffer_settings(&self) -> BufferSettings {
-        buffers()
-    }
 }
 
 impl Decoder for Encoded {
@@ -120,10 +115,6 @@ impl Decoder for Encoded {
 
     fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
         Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
-    }
-
-    fn buffer_settings(&self) -> BufferSettings {
-        buffers()
     }
 }
 
