@@ -270,3 +270,51 @@ fn what_cancels_others_waits_for_no_chain() {
     assert_eq!(world.outcomes(second), [(2, 3, Outcome::Cancelled)], "what it has not started");
     assert_eq!(world.row(third).state, RunState::Waiting, "the tokens are the run's before");
 }
+
+/// The first step rests for 90 s after a run, and its next run waits for the chain, too. The first run has ended after 10 s, and
+/// the second falls due after a minute.
+fn restful_chain() -> (World, Uuid, [RunId; 2]) {
+    let p = policy(1, at_most(2));
+    let mut world = World::with_policy(&p);
+    let (overlap, delay_after_finish_s) = (OverlapRule::BufferOne, Some(90));
+    let s = RunSpec { overlap, delay_after_finish_s, ..followed_spec(&p) };
+    let runs = [0, 1].map(|minute| world.emit(run(&s, START_US + minute * MINUTE_US, 1), &s));
+    world.sleep_s(10);
+    assert_eq!(world.work_off(), 1);
+    let (message, end) = world.ends[0].clone();
+    assert_eq!(end.of.root.map(|root| root.run), Some(runs[0]), "its next run waits for the chain");
+    world.shard.followed(message);
+    world.flush();
+    (world, s.schedule_uid, runs)
+}
+
+#[test]
+fn the_rest_counts_from_the_end_of_the_own_run_where_its_chain_ends_within_it() {
+    let (mut world, schedule_uid, [first, second]) = restful_chain();
+    let until_us = START_US + 100 * SECOND_US;
+    assert_eq!(world.store.schedules[&schedule_uid].rest_until_us, until_us);
+    world.sleep_s(70);
+    world.tell(Control::ChainEnded { schedule_uid, run: first });
+    assert_eq!(world.store.schedules[&schedule_uid].rest_until_us, until_us, "the end of a chain is no rest");
+    world.sleep_us(20 * SECOND_US - 1);
+    assert!(world.take_sends().is_empty(), "it still rests");
+    world.sleep_us(1);
+    assert_eq!(world.work_off(), 1);
+    assert_eq!((world.now.wall_us, world.row(second).state), (until_us, RunState::Finished));
+}
+
+#[test]
+fn a_chain_that_outlasts_the_rest_of_its_first_step_has_no_rest_of_its_own() {
+    let (mut world, schedule_uid, [first, second]) = restful_chain();
+    world.sleep_s(100);
+    world.restart_after_s(40);
+    assert_eq!(
+        (world.take_sends().len(), world.row(second).state),
+        (0, RunState::Waiting),
+        "its chain goes on"
+    );
+    world.tell(Control::ChainEnded { schedule_uid, run: first });
+    assert_eq!(world.work_off(), 1);
+    assert_eq!(world.now.wall_us, START_US + 150 * SECOND_US, "at once");
+    assert_eq!(world.row(second).state, RunState::Finished);
+}
