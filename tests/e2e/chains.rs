@@ -15,6 +15,7 @@ use tonic::Code;
 use crate::metrics::page;
 
 mod ends;
+mod many;
 
 fn manual(consumer: &Consumer, events: u32) -> Schedule {
     Schedule {

@@ -12,7 +12,7 @@ use tollgate_proto::v1::{
 
 use super::{manual, then, trigger};
 
-async fn pause(service: &Service, id: &str) {
+pub(super) async fn pause(service: &Service, id: &str) {
     let request = PauseScheduleRequest { name: schedule_name(id), ..PauseScheduleRequest::default() };
     service.master().pause_schedule(request).await.unwrap();
 }
@@ -22,12 +22,12 @@ async fn resume(service: &Service, id: &str) {
     service.master().resume_schedule(request).await.unwrap();
 }
 
-fn predecessor(run: &Run) -> &str {
+pub(super) fn predecessor(run: &Run) -> &str {
     &run.predecessor.as_ref().unwrap().run
 }
 
 /// A consumer that keeps the events of these schedules, and works on all others for a moment.
-async fn keeper(service: &Service, kept: &'static [&'static str]) -> Consumer {
+pub(super) async fn keeper(service: &Service, kept: &'static [&'static str]) -> Consumer {
     Consumer::start(service.link(), Releases::Unary, move |arrival| {
         if kept.contains(&arrival.schedule.as_str()) { Conduct::keep() } else { Conduct::work(0..1) }
     })
@@ -35,7 +35,7 @@ async fn keeper(service: &Service, kept: &'static [&'static str]) -> Consumer {
 }
 
 /// The events of a schedule that have come, once there are so many.
-async fn came(consumer: &Consumer, schedule: &str, count: usize) -> Vec<String> {
+pub(super) async fn came(consumer: &Consumer, schedule: &str, count: usize) -> Vec<String> {
     wait_for(&format!("events of {schedule}"), 30, async || {
         let arrivals = consumer.notes.arrivals().into_iter();
         let ids: Vec<String> =
@@ -45,14 +45,14 @@ async fn came(consumer: &Consumer, schedule: &str, count: usize) -> Vec<String> 
     .await
 }
 
-async fn release(service: &Service, event: &str) {
+pub(super) async fn release(service: &Service, event: &str) {
     let request = ReleaseTokenRequest { name: event.to_owned(), attempt: Some(1), ..Default::default() };
     let answer = service.handler().release_token(request).await.unwrap().into_inner();
     assert_eq!(answer.status(), ReleaseStatus::Released, "{answer:?}");
 }
 
 /// Runs of a schedule of which so many have ended: there are no others.
-async fn ended(service: &Service, schedule: &str, count: usize) -> Vec<Run> {
+pub(super) async fn ended(service: &Service, schedule: &str, count: usize) -> Vec<Run> {
     wait_for(&format!("{count} runs of {schedule}"), 60, async || {
         let runs = service.runs(schedule).await;
         assert!(runs.len() <= count, "{runs:?}");
