@@ -14,6 +14,7 @@ use tonic::Code;
 
 use crate::metrics::page;
 
+mod breaks;
 mod ends;
 mod many;
 
