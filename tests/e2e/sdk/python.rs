@@ -83,4 +83,6 @@ works! { resize:
     by_pull_it_outlives_the_server outlives_the_server Sqlite Pull;
     its_heartbeats_keep_tokens keeps_its_tokens Sqlite Pull;
     by_pull_it_works_without_tokens works_without_tokens Sqlite Pull;
+    by_sqs_it_outlives_the_server outlives_the_server Sqlite Sqs;
+    by_sqs_it_works_without_tokens works_without_tokens Postgres Sqs;
 }
