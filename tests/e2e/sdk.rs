@@ -17,6 +17,7 @@ mod chain;
 mod go;
 mod python;
 mod rust;
+mod storm;
 mod typescript;
 
 use std::collections::BTreeSet;

@@ -14,7 +14,7 @@ const TENANTS: usize = 25;
 const OF_A_TENANT: usize = 2;
 const IN_ALL: usize = 50;
 
-fn folder() -> PathBuf {
+pub(super) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/chain")
 }
 
