@@ -68,6 +68,9 @@ impl PulledBy {
                     if explicit {
                         self.desk.took((self.shard, self.event), attempt, &spec, (by, self.silence_ms));
                     }
+                } else {
+                    // One with a stream has it, whoever had it before.
+                    self.desk.is_under(self.shard, (self.event.run, self.event.index), || None);
                 }
                 Sent::Accepted
             }

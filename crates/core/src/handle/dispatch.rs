@@ -486,7 +486,7 @@ impl Shard {
             pulled: run.pool().map(|pool| {
                 let (ttl_ms, _, reclaim) = self.ttl_of(key);
                 let token_ttl_ms = (reclaim == Reclaim::AfterTtl).then_some(ttl_ms);
-                Pulled { pool, silence_ms: ttl_ms, token_ttl_ms }
+                Pulled { pool, silence_ms: self.silence_ms(key), token_ttl_ms }
             }),
         }));
     }

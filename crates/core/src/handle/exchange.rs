@@ -114,9 +114,9 @@ pub struct Send {
 pub struct Pulled {
     /// Stands for the queue, and what is required: see [`RoomAsk`](super::RoomAsk).
     pub pool: u128,
-    /// For how long its worker may be silent, in milliseconds.
+    /// For how long its worker may be silent until its token is taken back, or could be, in milliseconds.
     pub silence_ms: i64,
-    /// The same, where its token is taken back then.
+    /// For how long it may be until it is under suspicion, where its token is taken back some time.
     pub token_ttl_ms: Option<i64>,
 }
 
@@ -131,7 +131,7 @@ pub struct PulledEvent<'s> {
     pub named_shard: u16,
     /// The attempt in flight.
     pub attempt: u32,
-    /// For how long its worker may be silent, in milliseconds.
+    /// For how long its worker may be silent until its token is taken back, or could be, in milliseconds.
     pub silence_ms: i64,
 }
 

@@ -206,8 +206,14 @@ impl Shard {
             target,
             named_shard: of.row.named_shard(),
             attempt: token.row.attempt,
-            silence_ms: self.ttl_of((run, index)).0,
+            silence_ms: self.silence_ms((run, index)),
         })
+    }
+
+    /// For how long a consumer may be silent before its token is taken back, or could be: until then a heartbeat keeps it.
+    pub(super) fn silence_ms(&self, key: (RunId, u32)) -> i64 {
+        let (ttl_ms, suspect_ms, _) = self.ttl_of(key);
+        ttl_ms.saturating_add(suspect_ms)
     }
 
     /// The number of the commit after which everything taken in so far is durable; none if it is already.

@@ -64,17 +64,14 @@ impl Shard {
     /// The kinds of events of which a worker has one that it took itself and is not silent about: namespace, target, and for how
     /// long it may be silent, in milliseconds. For an owner that is new; in time in proportion to the launched runs.
     pub fn kinds_at_work(&self) -> Vec<(&str, &PullTarget, i64)> {
-        let mut found = BTreeMap::new();
+        let mut found: BTreeMap<u128, (&str, &PullTarget, i64)> = BTreeMap::new();
         for run in self.ledger.runs.all().filter(|run| run.launched) {
             let Some((pool, pull)) = run.pool().zip(run.spec.target.pull()) else { continue };
-            if found.contains_key(&pool) {
-                continue;
-            }
-            let mut tokens = self.ledger.tokens.of(run.row.id).take(OF_RUN_MAX);
-            let held = tokens.find(|(_, token)| token.phase() == Phase::Held { suspect: false });
-            if let Some((key, _)) = held {
-                found.insert(pool, (run.row.namespace.as_str(), pull, self.ttl_of(key).0));
-            }
+            let tokens = self.ledger.tokens.of(run.row.id);
+            let held = tokens.filter(|(_, token)| token.phase() == Phase::Held { suspect: false });
+            let Some(ms) = held.take(OF_RUN_MAX).map(|(key, _)| self.silence_ms(key)).max() else { continue };
+            let kind = found.entry(pool).or_insert((&run.row.namespace, pull, ms));
+            kind.2 = kind.2.max(ms);
         }
         found.into_values().collect()
     }

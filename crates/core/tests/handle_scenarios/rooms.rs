@@ -319,13 +319,17 @@ fn of_an_event_that_a_worker_has_it_is_known_how_long_silence_is_allowed() {
         (of.target.queue(), of.target.requires(), of.attempt),
         ("render", ["gpu".to_owned()].as_slice(), 1)
     );
-    assert_eq!((of.namespace, of.silence_ms), (s.namespace.as_str(), 20_000));
+    assert_eq!((of.namespace, of.silence_ms), (s.namespace.as_str(), 20_000 + p.suspect_ms));
     world.extend((id, send.index), None, Some(50_000));
-    assert_eq!(world.shard.pulled(id, send.index).unwrap().silence_ms, 50_000, "as its heartbeat wished");
+    assert_eq!(
+        world.shard.pulled(id, send.index).unwrap().silence_ms,
+        50_000 + p.suspect_ms,
+        "as its heartbeat wished"
+    );
     let kinds = world.shard.kinds_at_work();
     assert_eq!(
         kinds.iter().map(|(_, pull, ms)| (pull.queue(), *ms)).collect::<Vec<_>>(),
-        [("render", 50_000)]
+        [("render", 50_000 + p.suspect_ms)]
     );
     world.succeed(&send);
     assert!(world.shard.pulled(id, send.index).is_none() && world.shard.kinds_at_work().is_empty());

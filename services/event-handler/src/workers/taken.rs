@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tollgate_core::model::{EventRef, MINUTE_US, Now, RunId};
 use tollgate_proto::{convert, v1};
 
-use super::book::{Labels, QueueKey, fits};
+use super::book::{Labels, QueueKey, TooManyKinds, fits};
 
 /// How many of its events are named of a worker.
 pub(super) const NAMED_MAX: usize = 10;
@@ -21,8 +21,8 @@ pub(super) const NAMED_MAX: usize = 10;
 const EVENTS_MAX: usize = 100_000;
 /// Of what all others leave of them, one part in this many is left free by each namespace.
 const LEFT_TO_OTHERS: usize = 4;
-/// For so long at most whoever has an event is presumed to poll, where a process that has gone knew it: the packages give a sign
-/// of life at each third of a time to live, which is 15 min unless said otherwise.
+/// For so long, or half of the silence that is allowed, whoever has an event is presumed to poll, where a process that has gone
+/// knew it: the packages give a sign of life at each third of a time to live, which is 15 min unless said otherwise.
 const PRESUMED_US: i64 = 10 * MINUTE_US;
 
 /// Who a worker that polls says that it is.
@@ -113,7 +113,11 @@ impl Taken {
         }
         let by = self.holder(of.queue, by);
         *self.by_namespace.entry(by.queue.namespace.clone()).or_default() += 1;
-        self.kinds.entry(by.queue.clone()).or_default().entry(by.labels.clone()).or_default().count += 1;
+        let kinds = self.kinds.entry(by.queue.clone()).or_default();
+        if kinds.len() >= TooManyKinds::MAX && !kinds.contains_key(&by.labels) {
+            kinds.retain(|_, kind| kind.count > 0);
+        }
+        kinds.entry(by.labels.clone()).or_default().count += 1;
         self.by.entry(by.clone()).or_default().insert(key);
         self.by_shard.entry(of.shard).or_default().insert(key);
         let silent_us = silent_us(of.silence_ms, now);
@@ -175,6 +179,9 @@ impl Taken {
     pub(super) fn is_under(&mut self, shard: u16, (run, index): Key, attempt: Option<u32>, now: Now) {
         let key = (run, index);
         let Some(has) = self.events.get_mut(&key) else { return };
+        if attempt.is_none() && has.shard != shard {
+            return;
+        }
         if Some(has.attempt) != attempt {
             return self.remove(key, now.mono_us);
         }
@@ -321,7 +328,8 @@ fn silent_us(silence_ms: i64, now: Now) -> i64 {
 }
 
 fn presumed_us(silence_ms: i64, now: Now) -> i64 {
-    silent_us(silence_ms, now).min(now.mono_us + PRESUMED_US)
+    let half_us = silence_ms.saturating_mul(1_000) / 2;
+    silent_us(silence_ms, now).min(now.mono_us.saturating_add(half_us.max(PRESUMED_US)))
 }
 
 #[cfg(test)]
@@ -462,8 +470,8 @@ mod tests {
         taken.presume(own.clone(), &gpu, 60_000, at(0));
         assert_eq!(taken.until_us(&own, &gpu, at(1)), Some(60 * SECOND_US));
         taken.signed(&of(own.clone(), 1, 0, 3_600_000), &gpu, at(30 * SECOND_US));
-        assert_eq!(taken.until_us(&own, &gpu, at(1)), Some(30 * SECOND_US + PRESUMED_US), "not for an hour");
-        let late_us = 31 * SECOND_US + PRESUMED_US;
+        assert_eq!(taken.until_us(&own, &gpu, at(1)), Some((30 + 1_800) * SECOND_US), "not for an hour");
+        let late_us = (31 + 1_800) * SECOND_US;
         taken.signed(&of(own.clone(), 1, 0, 3_600_000), &gpu, at(late_us));
         assert!(taken.until_us(&own, &gpu, at(late_us)) < Some(late_us), "and not once it is over");
         assert_eq!(taken.shown("team", None, at(1)), [], "nobody knows who it is");
