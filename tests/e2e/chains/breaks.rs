@@ -114,7 +114,7 @@ async fn after_an_outage_the_next_step_goes_by_its_own_rule() {
         ("beyond", Some((CatchUpMode::All, Some(ms(60_000)))), false),
         ("default", None, true),
     ];
-    let consumer = keeper(&service, &FIRST).await;
+    let consumer = keeper(&service.link(), &FIRST).await;
     let (mut before, mut events) = (Vec::new(), Vec::new());
     for (first, (id, rule, _)) in FIRST.into_iter().zip(steps) {
         let catch_up = rule.map(|(mode, horizon)| CatchUp { mode: mode.into(), horizon });

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sqlx::{Connection as _, PgConnection};
 use tollgate_harness::resources::{every, http, policy, schedule_name, soon, us};
-use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Link, Releases, Service, wait_for};
 use tollgate_proto::v1::{
     FinishCondition, Overlap, PauseScheduleRequest, ReleaseStatus, ReleaseTokenRequest,
     ResumeScheduleRequest, Run, RunState, Schedule, SkipReason,
@@ -27,11 +27,21 @@ pub(super) fn predecessor(run: &Run) -> &str {
 }
 
 /// A consumer that keeps the events of these schedules, and works on all others for a moment.
-pub(super) async fn keeper(service: &Service, kept: &'static [&'static str]) -> Consumer {
-    Consumer::start(service.link(), Releases::Unary, move |arrival| {
+pub(super) async fn keeper(link: &Link, kept: &'static [&'static str]) -> Consumer {
+    Consumer::start(link.clone(), Releases::Unary, move |arrival| {
         if kept.contains(&arrival.schedule.as_str()) { Conduct::keep() } else { Conduct::work(0..1) }
     })
     .await
+}
+
+/// The schedule `first`, whose event is kept, and `next` after it, with so many.
+async fn two_steps(service: &Service, link: &Link, events: u32) -> Consumer {
+    let consumer = keeper(link, &["first"]).await;
+    service.create_policy("p", policy(4)).await.unwrap();
+    service.create_schedule("next", manual(&consumer, events)).await.unwrap();
+    let first = then(manual(&consumer, 1), "next", FinishCondition::AllSucceeded);
+    service.create_schedule("first", first).await.unwrap();
+    consumer
 }
 
 /// The events of a schedule that have come, once there are so many.
@@ -66,7 +76,7 @@ pub(super) async fn ended(service: &Service, schedule: &str, count: usize) -> Ve
 async fn a_step_that_is_paused_ends_its_chain_and_no_later_one(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
-    let consumer = keeper(&service, &[]).await;
+    let consumer = keeper(&service.link(), &[]).await;
     service.create_policy("p", policy(4)).await.unwrap();
     for (id, next) in [("last", None), ("middle", Some("last")), ("first", Some("middle"))] {
         let schedule = manual(&consumer, 2);
@@ -96,7 +106,7 @@ async fn a_step_that_is_paused_ends_its_chain_and_no_later_one(kind: Kind) {
 async fn a_chain_that_a_pause_has_ended_holds_up_no_other(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
-    let consumer = keeper(&service, &[]).await;
+    let consumer = keeper(&service.link(), &[]).await;
     service.create_policy("p", policy(4)).await.unwrap();
     service.create_schedule("next", manual(&consumer, 1)).await.unwrap();
     pause(&service, "next").await;
@@ -122,7 +132,7 @@ async fn a_chain_that_a_pause_has_ended_holds_up_no_other(kind: Kind) {
 async fn one_run_of_a_step_waits_where_its_predecessors_end_together(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
-    let consumer = keeper(&service, &["first", "next"]).await;
+    let consumer = keeper(&service.link(), &["first", "next"]).await;
     service.create_policy("p", policy(9)).await.unwrap();
     let next = Schedule { overlap: Overlap::BufferOne.into(), ..manual(&consumer, 1) };
     service.create_schedule("next", next).await.unwrap();
@@ -161,15 +171,7 @@ async fn an_end_that_was_answered_is_followed_once(kind: Kind) {
     let database = Database::new(kind).await;
     let mut service = Service::start(&database).await;
     let link = service.link();
-    let consumer = Consumer::start(link.clone(), Releases::Unary, |arrival| match &*arrival.schedule {
-        "first" => Conduct::keep(),
-        _ => Conduct::work(0..1),
-    })
-    .await;
-    service.create_policy("p", policy(4)).await.unwrap();
-    service.create_schedule("next", manual(&consumer, 2)).await.unwrap();
-    let first = then(manual(&consumer, 1), "next", FinishCondition::AllSucceeded);
-    service.create_schedule("first", first).await.unwrap();
+    let consumer = two_steps(&service, &link, 2).await;
     let mut before = BTreeSet::new();
     for round in 1..=5 {
         before.insert(trigger(&service, "first").await.name);
@@ -199,15 +201,7 @@ async fn what_a_dead_process_could_not_launch_is_launched_by_the_next() {
     let database = Database::new(Kind::Postgres).await;
     let service = Service::start(&database).await;
     let link = service.link();
-    let consumer = Consumer::start(link.clone(), Releases::Unary, |arrival| match &*arrival.schedule {
-        "first" => Conduct::keep(),
-        _ => Conduct::work(0..1),
-    })
-    .await;
-    service.create_policy("p", policy(4)).await.unwrap();
-    service.create_schedule("next", manual(&consumer, 3)).await.unwrap();
-    let first = then(manual(&consumer, 1), "next", FinishCondition::AllSucceeded);
-    service.create_schedule("first", first).await.unwrap();
+    let consumer = two_steps(&service, &link, 3).await;
     let before = trigger(&service, "first").await;
     let event = came(&consumer, "first", 1).await;
     let mut other = PgConnection::connect(&database.url()).await.unwrap();

@@ -71,7 +71,7 @@ async fn a_backfill_makes_a_chain_of_each_launch(kind: Kind) {
 async fn the_next_run_of_the_first_step_waits_for_the_chain(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
-    let consumer = keeper(&service, &["last"]).await;
+    let consumer = keeper(&service.link(), &["last"]).await;
     service.create_policy("p", policy(9)).await.unwrap();
     service.create_schedule("last", manual(&consumer, 1)).await.unwrap();
     let overlap = Overlap::BufferOne.into();

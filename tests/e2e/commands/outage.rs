@@ -126,10 +126,7 @@ async fn commands_of_an_outage_are_all_there_afterwards_and_none_twice(kind: Kin
     let refused: Vec<&Value> = answers.iter().filter(|answer| !answer["error"].is_null()).take(5).collect();
     assert!(refused.is_empty(), "{refused:?}");
     assert_eq!(left(&world.client, &world.dead_letters).await, (0, 0));
-    let log = commands.log();
-    let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
-    let (began, ended) = (lines("the service: UNAVAILABLE"), lines("the service: works again"));
-    assert!(began == ended && (1..=3).contains(&began), "a line at its beginning, one at its end: {log}");
+    commands.assert_outages_told();
     commands.stop().await;
     service.stop().await;
 }

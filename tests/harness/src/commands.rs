@@ -40,6 +40,17 @@ impl Commands {
         std::fs::read_to_string(self.log.path()).unwrap()
     }
 
+    /// An outage of the service, once or a few times, has a line at its beginning and one at its end.
+    ///
+    /// # Panics
+    /// When that is not so.
+    pub fn assert_outages_told(&self) {
+        let log = self.log();
+        let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
+        let (began, ended) = (lines("the service: UNAVAILABLE"), lines("the service: works again"));
+        assert!(began == ended && (1..=3).contains(&began), "{began} and {ended}: {log}");
+    }
+
     /// The address of its metrics, once it says so.
     pub async fn metrics(&self) -> String {
         wait_for("the address of the metrics", 20, async || {

@@ -82,10 +82,7 @@ async fn an_outage_of_the_service_costs_neither_commands_nor_the_membership() {
     world.done_with(200, 120).await;
     judged(&Cli::new(service.url()), SCHEDULES);
     assert_eq!(partitions(&commands), (true, 0), "{}", commands.log());
-    let log = commands.log();
-    let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
-    let (began, ended) = (lines("the service: UNAVAILABLE"), lines("the service: works again"));
-    assert!(began == ended && (1..=3).contains(&began), "a line at its beginning, one at its end: {log}");
+    commands.assert_outages_told();
     commands.stop().await;
     service.stop().await;
 }

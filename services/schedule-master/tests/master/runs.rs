@@ -19,6 +19,23 @@ async fn trigger(world: &mut World, id: &str, events: Option<u32>) -> Result<v1:
 
 async fn backfill(
     world: &mut World,
+    range: (i64, i64),
+    priority: Option<u32>,
+) -> Result<v1::BackfillScheduleResponse, Status> {
+    backfill_as(world, "", range, priority).await
+}
+
+async fn backfill_once(
+    world: &mut World,
+    range: (i64, i64),
+    priority: Option<u32>,
+) -> Result<v1::BackfillScheduleResponse, Status> {
+    backfill_as(world, "once", range, priority).await
+}
+
+async fn backfill_as(
+    world: &mut World,
+    request_id: &str,
     (from_s, to_s): (i64, i64),
     priority: Option<u32>,
 ) -> Result<v1::BackfillScheduleResponse, Status> {
@@ -28,7 +45,7 @@ async fn backfill(
         start_time: time(from_s),
         end_time: time(to_s),
         priority,
-        ..Default::default()
+        request_id: request_id.to_owned(),
     };
     Ok(world.client.backfill_schedule(as_alice(request)).await?.into_inner())
 }
@@ -41,22 +58,6 @@ async fn trigger_once(
     let request_id = request_id.to_owned();
     let request = v1::TriggerScheduleRequest { name: name("a"), events, request_id, ..Default::default() };
     Ok(client.trigger_schedule(as_alice(request)).await?.into_inner())
-}
-
-async fn backfill_once(
-    world: &mut World,
-    (from_s, to_s): (i64, i64),
-    priority: Option<u32>,
-) -> Result<v1::BackfillScheduleResponse, Status> {
-    let time = |seconds: i64| Some(Timestamp { seconds: NOW_S + seconds, nanos: 0 });
-    let request = v1::BackfillScheduleRequest {
-        name: name("a"),
-        start_time: time(from_s),
-        end_time: time(to_s),
-        priority,
-        request_id: "once".to_owned(),
-    };
-    Ok(world.client.backfill_schedule(as_alice(request)).await?.into_inner())
 }
 
 async fn runs(world: &World) -> Vec<Run> {

@@ -9,7 +9,7 @@ use tollgate_proto::v1;
 use tollgate_schedule_master::{Options, shard_of};
 use tonic::{Code, Status};
 
-use crate::world::{PARENT, World, as_alice, fields, given_policy, given_schedule, policy_name};
+use crate::world::{PARENT, World, as_alice, given_policy, given_schedule, policy_name, refused};
 
 async fn update(world: &mut World, id: &str, policy: Value, mask: &[&str]) -> Result<v1::Policy, Status> {
     let mut policy: v1::Policy = tollgate_proto::json::from_json(policy).unwrap();
@@ -47,16 +47,6 @@ async fn hear(world: &World) {
             world.store.commit(&lease, &changes).await.unwrap();
         }
     }
-}
-
-fn refused<T: std::fmt::Debug>(result: Result<T, Status>, field: &str, said: &str) {
-    let status = result.unwrap_err();
-    assert_eq!(
-        (status.code(), fields(&status)),
-        (Code::InvalidArgument, vec![field.to_owned()]),
-        "{status:?}"
-    );
-    assert!(status.message().contains(said), "{}", status.message());
 }
 
 #[tokio::test]

@@ -1,25 +1,13 @@
 //! How many tokens events take: refused above a limit where it is asked for, warned of where a limit was lowered since.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::fmt::Debug;
-
 use serde_json::json;
 use tollgate_core::model::Run;
 use tollgate_proto::v1::submit_items_request::Part;
 use tollgate_proto::v1::{self, SubmissionHeader, SubmitItemsRequest, WarningKind};
-use tonic::{Code, Status};
+use tonic::Status;
 
-use crate::world::{World, as_alice, fields, given_policy, given_schedule, name, policy_name};
-
-fn refused<T: Debug>(result: Result<T, Status>, field: &str, said: &str) {
-    let status = result.unwrap_err();
-    assert_eq!(
-        (status.code(), fields(&status)),
-        (Code::InvalidArgument, vec![field.to_owned()]),
-        "{status:?}"
-    );
-    assert!(status.message().contains(said), "{}", status.message());
-}
+use crate::world::{World, as_alice, given_policy, given_schedule, name, policy_name, refused};
 
 /// A policy `own` of 10 tokens, 5 for each key, below `root` of 20.
 async fn world() -> World {

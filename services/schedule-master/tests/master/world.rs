@@ -23,7 +23,7 @@ use tollgate_proto::{json as proto_json, v1};
 use tollgate_schedule_master::{Options, ScheduleMaster};
 use tollgate_store::Store;
 use tonic::transport::{Channel, Server};
-use tonic::{Request, Status};
+use tonic::{Code, Request, Status};
 use tonic_types::StatusExt as _;
 
 /// 2026-03-02 10:00:00.5 UTC, a Monday.
@@ -278,6 +278,17 @@ fn given(source: &str, resource: v1::apply_resources_request::Resource) -> v1::A
         validate_only: false,
         revision: 0,
     }
+}
+
+/// Is refused as a bad argument: this field, and these words.
+pub fn refused<T: std::fmt::Debug>(result: Result<T, Status>, field: &str, said: &str) {
+    let status = result.unwrap_err();
+    assert_eq!(
+        (status.code(), fields(&status)),
+        (Code::InvalidArgument, vec![field.to_owned()]),
+        "{status:?}"
+    );
+    assert!(status.message().contains(said), "{}", status.message());
 }
 
 /// The fields that a refusal names.
