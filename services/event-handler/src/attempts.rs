@@ -40,7 +40,8 @@ pub(crate) struct PulledBy {
     pub(crate) shard: u16,
     pub(crate) event: EventRef,
     pub(crate) unit: Option<RoomUnit>,
-    /// For how long the worker may be silent, in milliseconds; and the same where its token is taken back then.
+    /// For how long the worker may be silent, in milliseconds: until its token could be taken back; and, as it is told, until it
+    /// is under suspicion, where that may be.
     pub(crate) silence_ms: i64,
     pub(crate) token_ttl_ms: Option<i64>,
 }

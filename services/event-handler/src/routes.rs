@@ -67,7 +67,7 @@ pub(crate) enum Question {
     Status { busy_only: bool, reply: oneshot::Sender<Status> },
     /// What of the shard is not well. `unable`: pools that no worker is able to do.
     Sight { unable: Arc<BTreeSet<u128>>, reply: oneshot::Sender<Sight> },
-    /// What has happened by the minute goes into the process's book.
+    /// What has happened by the minute goes into the process's book; what has ended, out of the desk's.
     CountMinutes { reply: oneshot::Sender<()> },
 }
 

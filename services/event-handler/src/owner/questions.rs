@@ -1,6 +1,7 @@
 //! Answers what an owner is asked of its shard: by people, by other processes, for metrics and troubles.
 //!
-//! In: questions; the machine. Out: answers. What is asked changes nothing but what is counted.
+//! In: questions; the machine. Out: answers. What is asked changes nothing but what is counted; with the counts of a minute goes
+//! what the desk remembers of events that have ended.
 
 use tollgate_core::model::Now;
 
