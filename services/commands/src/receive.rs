@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use tokio_util::sync::CancellationToken;
 use tollgate_clock::instant_now;
 
 use crate::backoff::Backoff;
@@ -15,47 +16,62 @@ use crate::sqs::Queue;
 
 /// The most calls under way at once: receivers, and calls that hide.
 const RECEIVERS_MAX: usize = 4;
-const HIDING_MAX: usize = 8;
+pub(crate) const HIDING_MAX: usize = 8;
 /// The least time for a call that hides anew.
 const HIDE_MIN: Duration = Duration::from_millis(500);
+/// How long a call may take to answer after a stop: what it would bring is hidden from others, and could not be given back.
+const LAST_ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// How many receivers a queue has of which so many messages may be in hand.
 pub(crate) fn receivers(in_hand: usize) -> usize {
     in_hand.div_ceil(MESSAGES_MAX).clamp(1, RECEIVERS_MAX)
 }
 
+/// What a call says; nothing where it says nothing until so long after a stop.
+async fn answer<T>(
+    call: impl Future<Output = T>,
+    stop: &CancellationToken,
+    after_max: Duration,
+) -> Option<T> {
+    let last = async {
+        stop.cancelled().await;
+        tokio::time::sleep(after_max).await;
+    };
+    tokio::select! {
+        biased;
+        said = call => Some(said),
+        () = last => None,
+    }
+}
+
 /// Asks for messages while there is room, and the service answers.
 pub(crate) async fn receive(queue: Queue, intake: Intake, visibility: Duration) {
     let Intake { counts, arrivals, mut open, stop, .. } = intake;
     let mut backoff = Backoff::default();
-    let asking = async {
-        loop {
-            if open.wait_for(|open| *open).await.is_err() {
-                return;
-            }
-            let mut room = counts.hands.room().await;
-            match queue.receive(room.count, visibility).await {
-                Ok(messages) => {
-                    counts.source.worked();
-                    backoff = Backoff::default();
-                    for message in messages {
-                        let place = room.take(&message, instant_now());
-                        if arrivals.send((message, place)).await.is_err() {
-                            return;
-                        }
+    while !stop.is_cancelled() {
+        let wanted = async {
+            open.wait_for(|open| *open).await.map(drop).ok()?;
+            Some(counts.hands.room().await)
+        };
+        let Some(Some(mut room)) = stop.run_until_cancelled(wanted).await else { return };
+        match answer(queue.receive(room.count, visibility), &stop, LAST_ANSWER_MAX).await {
+            Some(Ok(messages)) => {
+                counts.source.worked();
+                backoff = Backoff::default();
+                for message in messages {
+                    let place = room.take(&message, instant_now());
+                    if arrivals.send((message, place)).await.is_err() {
+                        return;
                     }
                 }
-                Err(said) => {
-                    drop(room);
-                    counts.source.failed(&said);
-                    tokio::time::sleep(backoff.next(None)).await;
-                }
             }
+            Some(Err(said)) => {
+                drop(room);
+                counts.source.failed(&said);
+                stop.run_until_cancelled(tokio::time::sleep(backoff.next(None))).await;
+            }
+            None => return,
         }
-    };
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = asking => {}
     }
 }
 
@@ -89,5 +105,21 @@ pub(crate) async fn keep_hidden(queue: Queue, intake: Intake, visibility: Durati
             }
         };
         futures::stream::iter(chunks).for_each_concurrent(HIDING_MAX, hide).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_is_on_its_way_at_a_stop_is_taken() {
+        let stop = CancellationToken::new();
+        let (soon, long) = (Duration::from_millis(20), Duration::from_secs(60));
+        let call = async || tokio::time::sleep(soon).await;
+        assert_eq!(answer(call(), &stop, Duration::ZERO).await, Some(()), "nothing ends it before a stop");
+        stop.cancel();
+        assert_eq!(answer(call(), &stop, long).await, Some(()));
+        assert_eq!(answer(std::future::pending::<()>(), &stop, soon).await, None);
     }
 }

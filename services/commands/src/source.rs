@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use tokio::task::JoinSet;
 
 use crate::config::{QueueConfig, SourceConfig, SqsConfig};
@@ -15,7 +16,7 @@ use crate::intake::Intake;
 #[cfg(feature = "kafka")]
 use crate::kafka::{Group, Topic};
 use crate::message::{MESSAGE_MAX_BYTES, NotSent, Outgoing, Received};
-use crate::receive::{keep_hidden, receive, receivers};
+use crate::receive::{HIDING_MAX, keep_hidden, receive, receivers};
 use crate::sqs::Queue;
 
 /// Where messages come from.
@@ -164,14 +165,13 @@ impl Source {
     pub(crate) async fn give_back(&self, receipts: Vec<String>) {
         match self {
             Self::Sqs(queue, _) => {
-                for some in receipts.chunks(MESSAGES_MAX) {
-                    let shown: Vec<(String, Duration)> =
-                        some.iter().map(|receipt| (receipt.clone(), Duration::ZERO)).collect();
-                    if queue.hide(&shown).await.is_err() {
-                        // They are there again when they are no longer hidden.
-                        return;
-                    }
-                }
+                let chunks: Vec<Vec<(String, Duration)>> = receipts
+                    .chunks(MESSAGES_MAX)
+                    .map(|some| some.iter().map(|receipt| (receipt.clone(), Duration::ZERO)).collect())
+                    .collect();
+                // Those for which it fails are there again when they are no longer hidden.
+                let show = |some: Vec<_>| async move { drop(queue.hide(&some).await) };
+                futures::stream::iter(chunks).for_each_concurrent(HIDING_MAX, show).await;
             }
             #[cfg(feature = "kafka")]
             Self::Kafka(group) => group.left().await,
