@@ -12,15 +12,16 @@ use tollgate_clock::instant_now;
 use crate::backoff::Backoff;
 use crate::hands::MESSAGES_MAX;
 use crate::intake::Intake;
-use crate::sqs::Queue;
+use crate::sqs::{Queue, WAIT};
 
 /// The most calls under way at once: receivers, and calls that hide.
 const RECEIVERS_MAX: usize = 4;
 pub(crate) const HIDING_MAX: usize = 8;
 /// The least time for a call that hides anew.
 const HIDE_MIN: Duration = Duration::from_millis(500);
-/// How long a call may take to answer after a stop: what it would bring is hidden from others, and could not be given back.
-const LAST_ANSWER_MAX: Duration = Duration::from_secs(1);
+/// How long a call may take to answer after a stop. One that is broken off goes on at SQS, and may take what others could have,
+/// even what this process has just given back.
+const LAST_ANSWER_MAX: Duration = WAIT.saturating_add(Duration::from_secs(2));
 
 /// How many receivers a queue has of which so many messages may be in hand.
 pub(crate) fn receivers(in_hand: usize) -> usize {

@@ -14,8 +14,8 @@ use crate::message::{Envelope, MESSAGE_MAX_BYTES, NotSent, Origin, Outgoing, Rec
 
 /// The most messages of a call.
 pub(crate) const MESSAGES_MAX: usize = 10;
-/// The longest wait of SQS.
-const WAIT_S: i32 = 20;
+/// How long SQS waits for messages. A stop waits as long: what comes for a call that nobody listens to stays hidden from others.
+pub(crate) const WAIT: Duration = Duration::from_secs(5);
 /// The longest that a message may be hidden.
 pub(crate) const HIDDEN_MAX: Duration = Duration::from_secs(12 * 3_600 - 60);
 
@@ -82,7 +82,7 @@ impl Queue {
     pub(crate) async fn receive(&self, most: usize, visibility: Duration) -> Result<Vec<Received>, Failed> {
         let most = i32::try_from(most.min(MESSAGES_MAX)).unwrap_or(1);
         let call = self.client.receive_message().queue_url(&self.url).max_number_of_messages(most);
-        let call = call.wait_time_seconds(WAIT_S).visibility_timeout(seconds(visibility));
+        let call = call.wait_time_seconds(seconds(WAIT)).visibility_timeout(seconds(visibility));
         let call = call.message_system_attribute_names(MessageSystemAttributeName::All);
         let answer = call.send().await.map_err(|error| told(&error))?;
         let read = |message: aws_sdk_sqs::types::Message| {
