@@ -25,16 +25,21 @@ const FOREIGN: [(&[&str], &str); 4] = [
     (&["name", "namespace"], "a step has none: it is called after its job, and is in its namespace"),
 ];
 
+/// How a step says that it has an event for each item in the results of the one before.
+const RESULTS: [&str; 2] = ["items_from_results", "itemsFromResults"];
+
 /// What a task cannot say: the schedule that uses it says these, or nobody does.
-const OF_NO_TASK: [(&[&str], &str); 4] = [
+const OF_NO_TASK: [(&[&str], &str); 6] = [
     (&["triggers"], "a task has none: a step that uses it follows the step before"),
     (&["on_finish", "onFinish"], "a task has none: the next step follows the one that uses it"),
     (&["steps"], "a task has none: write them as steps of the schedule that uses it"),
-    (&["name"], "a task has none: it has an id alone"),
+    (&["when"], "a task has none: the step that uses it says after what end it follows"),
+    (&RESULTS, "a task has none: the step that uses it says what its items are"),
+    (
+        &["name", "namespace"],
+        "a task has none: it has an id alone, and is where the schedule is that uses it",
+    ),
 ];
-
-/// How a step says that it has an event for each item in the results of the one before.
-const RESULTS: [&str; 2] = ["items_from_results", "itemsFromResults"];
 
 /// Tasks by their ids.
 #[derive(Debug, Default)]
