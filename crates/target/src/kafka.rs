@@ -27,9 +27,10 @@ use tollgate_core::model::{Delivery, KafkaTarget, Sent};
 use crate::address::{AddressRefused, GuardedNames};
 use crate::check::{is_known_server, not_known_server, server_host};
 use crate::cloud_event::EventContext;
+use crate::kafka_logins::KafkaLogins;
 use crate::leave::Leave;
 use crate::shares::{Claim, Shares, key_of};
-use crate::{TargetOptions, chain, is_own, not_sent, refused, refused_for_good, span, unclear};
+use crate::{TargetError, TargetOptions, chain, is_own, not_sent, refused, refused_for_good, span, unclear};
 
 pub use plain::{kafka_client, kafka_producer};
 
@@ -48,6 +49,8 @@ pub(crate) struct Kafka {
     names: GuardedNames,
     /// What targets may name; any where absent.
     servers: Option<Vec<String>>,
+    /// How brokers are spoken to.
+    logins: KafkaLogins,
     context: Arc<EventContext>,
     /// How many deliveries each namespace and cluster may have under way.
     shares: Shares,
@@ -55,14 +58,25 @@ pub(crate) struct Kafka {
 }
 
 impl Kafka {
-    pub(crate) fn new(options: &TargetOptions, names: GuardedNames, context: Arc<EventContext>) -> Self {
-        Self {
+    /// # Errors
+    /// [`TargetError::KafkaLogin`] where Kafka's client does not take a file of a cluster.
+    pub(crate) fn new(
+        options: &TargetOptions,
+        names: GuardedNames,
+        context: Arc<EventContext>,
+    ) -> Result<Self, TargetError> {
+        let logins = options.kafka_logins.clone();
+        for (place, access) in logins.all() {
+            plain::try_out(access).map_err(|said| TargetError::KafkaLogin(place, said))?;
+        }
+        Ok(Self {
             names,
             servers: options.kafka_servers.clone(),
+            logins,
             context,
             shares: Shares::new((options.connections_max / 4).max(1)),
             clusters: Arc::new(Clusters::new(options.connect_timeout())),
-        }
+        })
     }
 
     /// Delivers one event once.
@@ -71,18 +85,22 @@ impl Kafka {
             Ok(record) => record,
             Err(message) => return refused_for_good(message),
         };
+        let namespace = delivery.spec.namespace.as_str();
+        let access = match self.logins.of(target.servers(), namespace) {
+            Ok(access) => access,
+            Err(why) => return refused_for_good(format!("bootstrap_servers: {why}")),
+        };
         let deadline = span(target.deadline_ms);
         let patience_ms = patience_ms(target.deadline_ms);
         // Whatever is handed over by then is written before the deadline is over, or never.
         let turn_until = leave.until(deadline) - Duration::from_millis(patience_ms + CLIENT_MS);
-        let namespace = delivery.spec.namespace.as_str();
         match tokio::time::timeout_at(turn_until, self.check(target, namespace)).await {
             Ok(Ok(())) => {}
             Ok(Err(sent)) => return sent,
             Err(_) => return not_sent(TOO_SLOW),
         }
         let payer = key_of(("namespace", namespace));
-        let key = ClusterKey::of(target, patience_ms);
+        let key = ClusterKey::of(target, patience_ms, access);
         let claims = [
             Claim::nearly_all(payer),
             Claim::half(("Kafka", &key.servers)),

@@ -12,6 +12,8 @@ mod cloud_event;
 mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod kafka_login;
+mod kafka_logins;
 mod leave;
 mod list;
 mod look;
@@ -38,6 +40,10 @@ pub use check::{DEADLINE_MAX_MS, check_header, check_target};
 pub use cloud_event::{CONTENT_TYPE, rfc3339};
 #[cfg(feature = "kafka")]
 pub use kafka::{kafka_client, kafka_producer};
+pub use kafka_login::{
+    KafkaAccess, KafkaLogin, KafkaTls, Password, WrittenKafkaLogin, WrittenKafkaTls, kafka_member,
+};
+pub use kafka_logins::KafkaLogins;
 pub use leave::{Leave, Withheld};
 pub use list::{ListClient, NoPage, Page, PageAsk, next_url, with_parameter};
 pub use look::{Fault, Look};
@@ -80,6 +86,8 @@ pub struct TargetOptions {
     pub sqs_endpoints: Option<Vec<String>>,
     /// The brokers that Kafka targets may name, as `host:port`; any where absent.
     pub kafka_servers: Option<Vec<String>>,
+    /// How the brokers of Kafka targets are spoken to, where that is not in the clear.
+    pub kafka_logins: KafkaLogins,
     /// Stands before `/namespaces/{namespace}/schedules/{schedule}` in the event's `source`; may be empty.
     pub source: String,
     /// Where consumers can call ReleaseToken; `releaseurl` in events that wait for it.
@@ -105,6 +113,7 @@ impl Default for TargetOptions {
             lookup: Lookup::default(),
             sqs_endpoints: None,
             kafka_servers: None,
+            kafka_logins: KafkaLogins::default(),
             source: String::new(),
             release_url: None,
             traces: Traces::default(),
@@ -146,6 +155,9 @@ pub enum TargetError {
     /// The client for messages of alerts, or for lists, cannot be made.
     #[error("no HTTP client for messages of alerts and lists: {0}")]
     Client(#[source] reqwest::Error),
+    /// Kafka's client does not take a certificate, its key or an authority: of which cluster of the file, and why.
+    #[error("kafka_logins_file: {0}: {1}")]
+    KafkaLogin(String, String),
 }
 
 /// All targets. Clones share connections, pauses, SQS queues and Kafka producers.
@@ -164,14 +176,15 @@ impl Targets {
     /// delivery needs it.
     ///
     /// # Errors
-    /// [`TargetError::Roots`] where the system's root certificates cannot be loaded.
+    /// [`TargetError::Roots`] where the system's root certificates cannot be loaded, [`TargetError::KafkaLogin`] where Kafka's
+    /// client does not take what it is to show brokers.
     pub fn new(options: TargetOptions) -> Result<Self, TargetError> {
         let context = Arc::new(options.context());
         let names = options.names();
         let connect_timeout = options.connect_timeout();
         let http = http::Http::new(&options, connect_timeout, names.clone(), context.clone())?;
         #[cfg(feature = "kafka")]
-        let kafka = Arc::new(kafka::Kafka::new(&options, names.clone(), context.clone()));
+        let kafka = Arc::new(kafka::Kafka::new(&options, names.clone(), context.clone())?);
         let sqs = sqs::Sqs::new(&options, names, context.clone(), connect_timeout);
         let opener = Arc::new(Opener::new(options.keys));
         Ok(Self {

@@ -11,6 +11,7 @@ use ::http::Uri;
 use crate::TargetOptions;
 use crate::address::{AddressRefused, Guard, GuardedNames};
 use crate::check::{is_known_server, not_known_server};
+use crate::kafka_logins::KafkaLogins;
 use crate::names::{Names, NoAddress};
 
 /// Names that are looked up at once.
@@ -33,6 +34,7 @@ pub struct Look {
     names: GuardedNames,
     sqs_endpoints: Option<Vec<String>>,
     kafka_servers: Option<Vec<String>>,
+    kafka_logins: KafkaLogins,
 }
 
 impl Look {
@@ -44,6 +46,7 @@ impl Look {
             names: GuardedNames { guard, names },
             sqs_endpoints: options.sqs_endpoints.clone(),
             kafka_servers: options.kafka_servers.clone(),
+            kafka_logins: options.kafka_logins.clone(),
         }
     }
 
@@ -80,7 +83,10 @@ impl Look {
     pub async fn at_kafka(&self, server: &str, namespace: &str) -> Option<Fault> {
         match &self.kafka_servers {
             Some(known) if !is_known_server(known, server) => Some(Fault::Refused(not_known_server(server))),
-            _ => self.at(&format!("kafka://{server}/"), namespace).await,
+            _ => match self.kafka_logins.fault_at(server, namespace) {
+                Some(why) => Some(Fault::Refused(why)),
+                None => self.at(&format!("kafka://{server}/"), namespace).await,
+            },
         }
     }
 }

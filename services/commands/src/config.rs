@@ -143,7 +143,7 @@ impl Checker<'_> {
             let expected = "1 to 63 characters of a-z, 0-9, ., _ and -";
             self.refuse("namespace", format!("{namespace:?} is not allowed, expected {expected}"));
         }
-        let source = self.source(&written);
+        let source = self.source(&written, folder);
         let name = self.name(written.name.as_deref(), &source);
         let allow = self.allow(written.allow.as_deref());
         let in_hand = written.in_hand.unwrap_or(IN_HAND);

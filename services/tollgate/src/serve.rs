@@ -15,6 +15,7 @@ mod tls;
 mod upkeep;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ use tollgate_secrets::Keys;
 use tollgate_service::follow::Follow;
 use tollgate_service::wake::Wake;
 use tollgate_store::Store;
-use tollgate_target::{ListClient, Post, TargetOptions, Targets};
+use tollgate_target::{KafkaLogins, ListClient, Post, TargetOptions, Targets};
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::transport::Server;
 
@@ -135,6 +136,7 @@ pub(crate) async fn start(config: ServeConfig) -> anyhow::Result<Running> {
     let auth = door::chosen(&config)?;
     let files = files::divide(&config);
     let tls = tls::Files::of(&config).map(Tls::load).transpose()?.map(Arc::new);
+    let targets = target_options(&config, auth, files)?;
     let store = tollgate_store::open(&config.store, config.store_connections)
         .await
         .with_context(|| format!("cannot open the store {}", without_password(&config.store)))?;
@@ -155,7 +157,6 @@ pub(crate) async fn start(config: ServeConfig) -> anyhow::Result<Running> {
     let door = door::open(auth, &config, &store, &clock, &stop).await?;
     let (connections, incoming) = listen::queue();
     let inside = listen::Inside(connections.clone());
-    let targets = target_options(&config, auth, files);
     let time = (clock, metrics);
     let parts = Parts::start(&config, targets, store.clone(), time, address, &stop, (&door, inside)).await?;
     let entrance =
@@ -351,15 +352,23 @@ fn secret_keys(config: &ServeConfig) -> anyhow::Result<Arc<Keys>> {
     Ok(Arc::new(keys))
 }
 
-fn target_options(config: &ServeConfig, auth: Auth, files: Files) -> TargetOptions {
-    TargetOptions {
+fn target_options(config: &ServeConfig, auth: Auth, files: Files) -> anyhow::Result<TargetOptions> {
+    Ok(TargetOptions {
         allow_private_addresses: config.private_addresses(auth),
         sqs_endpoints: config.allowed_endpoints(auth),
         kafka_servers: config.allowed_servers(auth),
+        kafka_logins: kafka_logins(config)?,
         connections_max: files.targets_max,
         retry_after_max_ms: config.retry_after_max_s * 1_000,
         ..TargetOptions::default()
-    }
+    })
+}
+
+/// How the brokers of Kafka targets are spoken to, where that is not in the clear.
+fn kafka_logins(config: &ServeConfig) -> anyhow::Result<KafkaLogins> {
+    let Some(file) = &config.kafka_logins_file else { return Ok(KafkaLogins::default()) };
+    let read = KafkaLogins::read(Path::new(file));
+    read.map_err(|wrong| anyhow::anyhow!("kafka_logins_file: {}", wrong.join("\n")))
 }
 
 /// Connections for messages of alerts.

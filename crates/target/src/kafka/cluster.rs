@@ -220,14 +220,25 @@ impl Thread {
             Ok(None) => made.hand_over(order),
             Ok(Some(sent)) => order.keep(sent),
             Err(error) => {
+                let servers = &self.key.servers;
+                let denial = made.seen.denial();
                 if !work.is_down {
-                    tracing::warn!(servers = self.key.servers, %error, "no Kafka broker answers");
+                    match &denial {
+                        Some(said) => {
+                            tracing::warn!(servers, "TLS or login with Kafka brokers fails: {said}")
+                        }
+                        None => tracing::warn!(servers, %error, "no Kafka broker answers"),
+                    }
                 }
                 work.is_down = true;
                 // Of one that is only late, others may know their topics.
                 let is_late = error.rdkafka_error_code() == Some(Code::OperationTimedOut);
-                let is_only_this = is_late && !made.seen.is_down();
-                self.refuse(order, &error, is_only_this);
+                let is_only_this = is_late && denial.is_none() && !made.seen.is_down();
+                let why = match denial {
+                    Some(said) => format!("TLS or login with brokers of {servers} fails: {said}"),
+                    None => format!("no broker of {servers} answers: {error}"),
+                };
+                self.refuse(order, &why, is_only_this);
                 if self.key.has_parts() && !is_only_this {
                     work.producer = None;
                     work.round = work.round.wrapping_add(1) % 1_000;
@@ -269,9 +280,8 @@ impl Thread {
     }
 
     /// Refuses an order, and all that came while its brokers were waited for: nothing of them has left.
-    fn refuse(&self, order: Taken, error: &KafkaError, is_only_this: bool) {
-        let sent =
-            refused(format!("not sent to Kafka: no broker of {} answers: {error}", self.key.servers), None);
+    fn refuse(&self, order: Taken, why: &str, is_only_this: bool) {
+        let sent = refused(format!("not sent to Kafka: {why}"), None);
         order.keep(sent.clone());
         while !is_only_this && let Ok(order) = self.orders.try_recv() {
             if let Some(order) = order.take() {
@@ -300,7 +310,7 @@ mod tests {
 
     /// Nobody listens there.
     fn key() -> ClusterKey {
-        ClusterKey { servers: "127.0.0.1:1".to_owned(), patience_ms: 1_000 }
+        ClusterKey { servers: "127.0.0.1:1".to_owned(), patience_ms: 1_000, access: Arc::default() }
     }
 
     async fn ask(clusters: &Arc<Clusters>) -> Sent {
@@ -340,7 +350,7 @@ mod tests {
     async fn a_namespace_that_has_its_part_gives_up_what_had_no_work_for_the_longest() {
         let few = Clusters { shares: Shares::new(4), ..Clusters::new(Duration::from_secs(1)) };
         let clusters = Arc::new(few);
-        let of = |port: u16| ClusterKey { servers: format!("127.0.0.1:{port}"), patience_ms: 1_000 };
+        let of = |port: u16| ClusterKey { servers: format!("127.0.0.1:{port}"), ..key() };
         let refused = |sent: &Sent| matches!(sent, Sent::Refused { .. });
         for port in [1, 2] {
             assert!(refused(&ask_of(&clusters, &of(port)).await.unwrap()));

@@ -1,18 +1,24 @@
 //! Has the settings that every client of Kafka has here, also those for topics that the operator names.
 //!
-//! In: brokers. Out: a client's configuration, to which each client adds its own. Not here: whose addresses may be reached.
+//! In: brokers, and how they are spoken to. Out: a client's configuration, to which each client adds its own. Not here: whose
+//! addresses may be reached, and who may use which login.
 
+use std::borrow::Cow;
+use std::path::Path;
 use std::time::Duration;
 
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::producer::BaseProducer;
+
+use crate::kafka_login::{KafkaAccess, KafkaTls};
 
 /// For how long a broker may be silent before its connection is given up.
 const SILENCE_MS: u64 = 10_000;
 /// How long connecting to a broker of the operator's may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// What a client is told that speaks with these brokers, which have commas between them.
-pub(super) fn config(servers: &str, connect_timeout: Duration) -> ClientConfig {
+/// What a client is told that speaks with these brokers, which have commas between them, in this way.
+pub(super) fn config(servers: &str, access: &KafkaAccess, connect_timeout: Duration) -> ClientConfig {
     let mut config = ClientConfig::new();
     for (name, value) in [
         ("bootstrap.servers", servers),
@@ -25,8 +31,46 @@ pub(super) fn config(servers: &str, connect_timeout: Duration) -> ClientConfig {
     ] {
         config.set(name, value);
     }
+    speak(&mut config, access);
     config.set_log_level(RDKafkaLogLevel::Warning);
     config
+}
+
+/// Has a client speak to its brokers in this way.
+fn speak(config: &mut ClientConfig, access: &KafkaAccess) {
+    let protocol = match (&access.tls, &access.login) {
+        (None, None) => "plaintext",
+        (Some(_), None) => "ssl",
+        (None, Some(_)) => "sasl_plaintext",
+        (Some(_), Some(_)) => "sasl_ssl",
+    };
+    config.set("security.protocol", protocol);
+    if let Some(KafkaTls { ca_file, identity }) = &access.tls {
+        // The OpenSSL that is linked in knows no folder of the system's: the client looks at the usual places.
+        let ca = ca_file.as_deref().map_or(Cow::Borrowed("probe"), Path::to_string_lossy);
+        config.set("ssl.ca.location", ca);
+        config.set("ssl.endpoint.identification.algorithm", "https");
+        if let Some((certificate, key)) = identity {
+            config.set("ssl.certificate.location", certificate.to_string_lossy());
+            config.set("ssl.key.location", key.to_string_lossy());
+        }
+    }
+    if let Some(login) = &access.login {
+        config.set("sasl.mechanism", login.mechanism);
+        config.set("sasl.username", login.user.as_str());
+        config.set("sasl.password", login.password.reveal());
+    }
+}
+
+/// Whether Kafka's client takes these files: a key that goes with another certificate is found here. Nothing is connected to.
+///
+/// # Errors
+/// What the client says.
+pub(super) fn try_out(access: &KafkaAccess) -> Result<(), String> {
+    let mut config = ClientConfig::new();
+    speak(&mut config, access);
+    config.set_log_level(RDKafkaLogLevel::Critical);
+    config.create::<BaseProducer>().map(drop).map_err(|error| error.to_string())
 }
 
 /// What a producer is told besides. Each request has one record, as brokers judge all records of one together.
@@ -44,13 +88,13 @@ pub(super) fn writes(config: &mut ClientConfig) {
 }
 
 /// The same for brokers that the operator names, and of which nothing is a user's: no address is guarded.
-pub fn kafka_client(servers: &[String]) -> ClientConfig {
-    config(&servers.join(","), CONNECT_MAX)
+pub fn kafka_client(servers: &[String], access: &KafkaAccess) -> ClientConfig {
+    config(&servers.join(","), access, CONNECT_MAX)
 }
 
 /// As [`kafka_client`], of a producer.
-pub fn kafka_producer(servers: &[String]) -> ClientConfig {
-    let mut config = kafka_client(servers);
+pub fn kafka_producer(servers: &[String], access: &KafkaAccess) -> ClientConfig {
+    let mut config = kafka_client(servers, access);
     writes(&mut config);
     config
 }

@@ -19,6 +19,7 @@ use super::order::{Handed, Taken};
 use super::record::{RECORD_MAX_BYTES, Record};
 use super::seen::{Listener, Seen};
 use super::{plain, verdict};
+use crate::kafka_login::KafkaAccess;
 use crate::not_sent;
 
 /// Why a record was not sent whose turn did not come in time.
@@ -36,22 +37,24 @@ const KILOBYTES_MAX: &str = "131072";
 /// For how long a broker waits for its replicas, at most: less than it may be silent.
 const REPLICAS_MS: u64 = 8_000;
 
-/// Deliveries with equal keys share a producer.
+/// Deliveries with equal keys share a producer: none is shared by those that log in otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ClusterKey {
     /// In order, with commas between them.
     pub(super) servers: String,
     /// For how long a producer tries to have a record written.
     pub(super) patience_ms: u64,
+    /// How its brokers are spoken to.
+    pub(super) access: Arc<KafkaAccess>,
 }
 
 impl ClusterKey {
     /// That of a target, in whatever order it names its brokers.
-    pub(super) fn of(target: &KafkaTarget, patience_ms: u64) -> Self {
+    pub(super) fn of(target: &KafkaTarget, patience_ms: u64, access: Arc<KafkaAccess>) -> Self {
         let mut servers: Vec<String> = target.servers().map(str::to_ascii_lowercase).collect();
         servers.sort_unstable();
         servers.dedup();
-        Self { servers: servers.join(","), patience_ms }
+        Self { servers: servers.join(","), patience_ms, access }
     }
 
     /// Whether a producer is told only a part of the brokers.
@@ -70,7 +73,7 @@ impl ClusterKey {
 
 /// What a producer is told.
 pub(super) fn config(key: &ClusterKey, round: usize, connect_timeout: Duration) -> ClientConfig {
-    let mut config = plain::config(&key.part(round), connect_timeout);
+    let mut config = plain::config(&key.part(round), &key.access, connect_timeout);
     plain::writes(&mut config);
     for (name, value) in [
         ("queue.buffering.max.messages", RECORDS_MAX),
@@ -174,7 +177,7 @@ mod tests {
             content_mode: tollgate_core::model::ContentMode::Structured,
             deadline_ms: 5_000,
         };
-        ClusterKey::of(&target, 1_000)
+        ClusterKey::of(&target, 1_000, Arc::default())
     }
 
     #[test]

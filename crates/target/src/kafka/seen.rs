@@ -28,7 +28,14 @@ pub(super) struct Seen {
     /// It can send nothing any more.
     has_ended: AtomicBool,
     /// The latest that went wrong.
-    words: Mutex<String>,
+    words: Mutex<Words>,
+}
+
+#[derive(Debug, Default)]
+struct Words {
+    text: String,
+    /// A broker refused the login, or one side the other's certificate.
+    is_denial: bool,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +60,7 @@ impl Seen {
     /// The topic that is looked at is there.
     pub(super) fn found(&self) {
         self.is_down.store(false, Ordering::Release);
-        lock(&self.words).clear();
+        *lock(&self.words) = Words::default();
         let mut topics = self.topics();
         let Some(topic) = topics.looking.take() else { return };
         if topics.until.len() >= KNOWN_MAX {
@@ -91,9 +98,33 @@ impl Seen {
 
     /// The latest that went wrong, in brackets; nothing where nothing did.
     pub(super) fn words(&self) -> String {
-        match &*lock(&self.words) {
+        match &lock(&self.words).text {
             none if none.is_empty() => String::new(),
             some => format!(" (Kafka's client says: {some})"),
+        }
+    }
+
+    /// Why there is no TLS or no login with brokers, where that is the latest that went wrong.
+    pub(super) fn denial(&self) -> Option<String> {
+        let words = lock(&self.words);
+        // How long it took is different each time.
+        let (text, _) = words.text.split_once(" (after ").unwrap_or((words.text.as_str(), ""));
+        words.is_denial.then(|| text.to_owned())
+    }
+
+    /// The client says that something went wrong.
+    fn hear(&self, code: Option<Code>, reason: &str) {
+        self.doubt_all();
+        match code {
+            Some(Code::Fatal) => self.has_ended.store(true, Ordering::Release),
+            Some(Code::AllBrokersDown) => self.is_down.store(true, Ordering::Release),
+            _ => {}
+        }
+        let mut words = lock(&self.words);
+        // That all are down says no more than why the last one is.
+        if code != Some(Code::AllBrokersDown) || words.text.is_empty() {
+            let is_denial = matches!(code, Some(Code::Authentication | Code::SSL));
+            *words = Words { text: reason.to_owned(), is_denial };
         }
     }
 
@@ -117,13 +148,7 @@ impl ClientContext for Listener {
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(%error, reason, "Kafka's client");
-        self.0.doubt_all();
-        match error.rdkafka_error_code() {
-            Some(Code::Fatal) => self.0.has_ended.store(true, Ordering::Release),
-            Some(Code::AllBrokersDown) => self.0.is_down.store(true, Ordering::Release),
-            _ => {}
-        }
-        reason.clone_into(&mut lock(&self.0.words));
+        self.0.hear(error.rdkafka_error_code(), reason);
     }
 }
 
@@ -165,5 +190,22 @@ mod tests {
         seen.doubt_all();
         seen.found();
         assert!(!seen.knows("a"));
+    }
+
+    #[test]
+    fn why_there_is_no_login_is_kept_until_something_else_is_wrong_or_all_is_well() {
+        let said = "sasl_ssl://a:9093/bootstrap: SASL authentication error: no such user";
+        let seen = with(&[]);
+        seen.hear(Some(Code::Authentication), &format!("{said} (after 3ms in state AUTH_REQ)"));
+        seen.hear(Some(Code::AllBrokersDown), "1/1 brokers are down");
+        assert_eq!((seen.denial().as_deref(), seen.is_down()), (Some(said), true));
+        assert!(seen.words().contains("no such user"), "{}", seen.words());
+        seen.hear(Some(Code::BrokerTransportFailure), "refused");
+        assert_eq!(seen.denial(), None);
+        seen.hear(Some(Code::SSL), said);
+        assert_eq!(seen.denial().as_deref(), Some(said));
+        seen.begin("a");
+        seen.found();
+        assert_eq!((seen.denial(), seen.words().as_str()), (None, ""));
     }
 }

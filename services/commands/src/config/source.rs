@@ -5,11 +5,12 @@
 //! sent on does not come back as a command.
 
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
 use tollgate_proto::convert::kafka::{SERVERS_MAX, TOPIC_MAX_CHARS, is_server, is_topic};
-use tollgate_target::check_queue;
+use tollgate_target::{KafkaAccess, WrittenKafkaLogin, WrittenKafkaTls, check_queue};
 
 use super::{Checker, Written};
 
@@ -50,6 +51,8 @@ pub struct SqsConfig {
 pub struct KafkaConfig {
     /// The brokers that are asked where the others are, in order.
     pub bootstrap_servers: Vec<String>,
+    /// How they are spoken to.
+    pub access: KafkaAccess,
     /// The topic.
     pub topic: String,
     /// The group whose members share its partitions.
@@ -67,6 +70,10 @@ pub(super) struct WrittenKafka {
     bootstrap_servers: Vec<String>,
     topic: String,
     group: String,
+    #[serde(default, deserialize_with = "tollgate_target::kafka_member")]
+    tls: Option<WrittenKafkaTls>,
+    #[serde(default, deserialize_with = "tollgate_target::kafka_member")]
+    login: Option<WrittenKafkaLogin>,
 }
 
 impl SourceConfig {
@@ -116,7 +123,7 @@ impl fmt::Display for SourceConfig {
 }
 
 impl Checker<'_> {
-    pub(super) fn source(&mut self, written: &Written) -> SourceConfig {
+    pub(super) fn source(&mut self, written: &Written, folder: &Path) -> SourceConfig {
         match (&written.url, &written.kafka) {
             (url, None) => {
                 if url.is_none() {
@@ -130,7 +137,7 @@ impl Checker<'_> {
                 }
                 #[cfg(not(feature = "kafka"))]
                 self.refuse("kafka", NO_KAFKA);
-                SourceConfig::Kafka(self.kafka(kafka, written))
+                SourceConfig::Kafka(self.kafka(kafka, written, folder))
             }
         }
     }
@@ -175,7 +182,7 @@ impl Checker<'_> {
         }
     }
 
-    fn kafka(&mut self, kafka: &WrittenKafka, written: &Written) -> KafkaConfig {
+    fn kafka(&mut self, kafka: &WrittenKafka, written: &Written, folder: &Path) -> KafkaConfig {
         for (field, instead, value) in [
             ("region", "", &written.region),
             ("endpointUrl", "", &written.endpoint_url),
@@ -209,8 +216,13 @@ impl Checker<'_> {
         }
         let mut bootstrap_servers = kafka.bootstrap_servers.clone();
         bootstrap_servers.sort_unstable();
+        let written_access = (kafka.tls.as_ref(), kafka.login.as_ref());
+        let access = KafkaAccess::check(written_access, folder, &mut |field, said| {
+            self.refuse(&format!("kafka.{field}"), said);
+        });
         KafkaConfig {
             bootstrap_servers,
+            access,
             topic: kafka.topic.clone(),
             group: group.clone(),
             reply_topic: written.reply_topic.clone(),
@@ -276,6 +288,19 @@ mod tests {
         assert_eq!((kafka.reply_topic.as_ref(), kafka.dead_letter_topic.as_str()), (None, "refused"));
     }
 
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn a_topic_may_have_tls_and_a_login() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("password"), "geheim\n").unwrap();
+        let access = "group: tollgate, tls: {}, login: {mechanism: PLAIN, user: me, passwordFile: password}";
+        let queues = parse(&GOOD.replace("group: tollgate", access), folder.path()).unwrap();
+        let SourceConfig::Kafka(kafka) = &queues[0].source else { panic!("{queues:?}") };
+        let login = kafka.access.login.as_ref().unwrap();
+        assert_eq!((kafka.access.tls.is_some(), login.password.reveal()), (true, "geheim"));
+        assert!(!format!("{queues:?}").contains("geheim"), "a password is shown nowhere");
+    }
+
     #[cfg(not(feature = "kafka"))]
     #[test]
     fn a_build_without_kafka_says_so() {
@@ -293,7 +318,12 @@ mod tests {
     visibility: 1m
     replyQueue: http://x/1/b
     deadLetterQueue: http://x/1/c
-  - kafka: {bootstrapServers: [nowhere], topic: in, group: g}
+  - kafka:
+      bootstrapServers: [nowhere]
+      topic: in
+      group: g
+      tls: {keyFile: missing}
+      login: {mechanism: NTLM, user: me, passwordFile: missing}
     namespace: team
     replyTopic: in
     deadLetterTopic: 'a/b'
@@ -321,6 +351,11 @@ mod tests {
             "queues[0].kafka.group: \"a b\" is not allowed, expected 1 to 200",
             "queues[0].deadLetterTopic: is missing",
             "queues[1].kafka.bootstrapServers[0]: \"nowhere\" is not allowed, expected a host and a port",
+            "queues[1].kafka.tls.keyFile: cannot read",
+            "queues[1].kafka.tls.certificateFile: is missing: it goes with keyFile",
+            "queues[1].kafka.login.mechanism: \"NTLM\" is not allowed, expected one of PLAIN, SCRAM-SHA-256, \
+             SCRAM-SHA-512",
+            "queues[1].kafka.login.passwordFile: cannot read",
             "queues[1].replyTopic: it is the topic itself",
             "queues[1].deadLetterTopic: \"a/b\" is not allowed",
             "queues[2].replyTopic: it goes with kafka; a queue with url has replyQueue",

@@ -27,8 +27,11 @@ impl ClientContext for Listener {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        if error.rdkafka_error_code() == Some(Code::AllBrokersDown) {
-            self.shared.counts.source.failed(&error);
+        match error.rdkafka_error_code() {
+            Some(Code::AllBrokersDown) => self.shared.counts.source.failed(&error),
+            // The code alone does not say what is wrong with a login or a certificate.
+            Some(Code::Authentication | Code::SSL) => self.shared.counts.source.failed(&reason),
+            _ => {}
         }
         tracing::debug!(%error, reason, "Kafka's client");
     }

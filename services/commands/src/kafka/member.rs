@@ -44,7 +44,7 @@ const SESSION_MS: &str = "10000";
 
 /// What the client of a group is told.
 fn config(shared: &Shared) -> ClientConfig {
-    let mut config = tollgate_target::kafka_client(&shared.config.bootstrap_servers);
+    let mut config = tollgate_target::kafka_client(&shared.config.bootstrap_servers, &shared.config.access);
     for (name, value) in [
         ("group.id", shared.config.group.as_str()),
         ("enable.auto.commit", "false"),

@@ -65,7 +65,7 @@ impl ClientContext for Quiet {
 }
 
 fn config(kafka: &KafkaConfig) -> ClientConfig {
-    let mut config = tollgate_target::kafka_producer(&kafka.bootstrap_servers);
+    let mut config = tollgate_target::kafka_producer(&kafka.bootstrap_servers, &kafka.access);
     for (name, value) in [
         ("message.max.bytes", RECORD_MAX_BYTES),
         // What its sender has compressed may be too large otherwise.
@@ -187,6 +187,7 @@ mod tests {
     fn what_is_acknowledged_is_with_all_replicas_and_once() {
         let kafka = KafkaConfig {
             bootstrap_servers: vec!["127.0.0.1:1".to_owned()],
+            access: tollgate_target::KafkaAccess::default(),
             topic: "in".to_owned(),
             group: "g".to_owned(),
             reply_topic: None,

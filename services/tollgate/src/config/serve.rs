@@ -146,6 +146,8 @@ pub(crate) struct ServeConfig {
     pub(crate) sqs_endpoints: Vec<String>,
     /// The brokers that Kafka targets may name; by `auth` where there are none.
     pub(crate) kafka_servers: Vec<String>,
+    /// File with the clusters that Kafka targets reach by TLS or with a login.
+    pub(crate) kafka_logins_file: Option<String>,
     /// File with the keys that seal secrets at rest; `secret_keys` where absent.
     pub(crate) secret_keys_file: Option<String>,
     /// Such keys themselves, from the environment only.
@@ -201,6 +203,7 @@ impl Default for ServeConfig {
             retry_after_max_s: 86_400,
             sqs_endpoints: Vec::new(),
             kafka_servers: Vec::new(),
+            kafka_logins_file: None,
             secret_keys_file: None,
             secret_keys: Keys::default(),
             quotas: Quotas { each: QUOTA, ..Quotas::default() },

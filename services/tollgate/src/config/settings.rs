@@ -1,8 +1,9 @@
 //! Decides which settings there are, what each is called, and which texts it takes.
 //!
-//! In: a text. Out: the field of a [`ServeConfig`], or what is allowed. A setting has one name: `store_connections` is
-//! the key in the file, `--store-connections` the flag and `TOLLGATE_STORE_CONNECTIONS` the variable.
+//! In: a text. Out: the field of a [`ServeConfig`](super::ServeConfig), or what is allowed. A setting has one name:
+//! `store_connections` is the key in the file, `--store-connections` the flag and `TOLLGATE_STORE_CONNECTIONS` the variable.
 
+mod setting;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -12,59 +13,17 @@ use std::net::SocketAddr;
 use tollgate_proto::convert::names;
 use tollgate_target::PrivateAddresses;
 
-use super::{LogFormat, ServeConfig};
+use super::LogFormat;
 use words::{
     advertise, auth, duration, endpoints, filter, joined, log_format, maybe, number, otlp_endpoint,
     overrides, path, policy, private, roles, servers, shown, store, trace_ratio, whole,
 };
 
+pub(crate) use setting::Setting;
 pub(crate) use words::without_password;
 
-/// One row of the table.
-pub(crate) struct Setting {
-    /// Its name, and its key in the file.
-    pub(crate) key: &'static str,
-    /// The flag without its dashes in front.
-    pub(crate) flag: &'static str,
-    /// Stands for the value in help texts.
-    pub(crate) placeholder: &'static str,
-    /// What it decides.
-    pub(crate) meaning: &'static str,
-    /// What is allowed.
-    pub(crate) expected: &'static str,
-    /// Whether it may be a map in the file; its text is JSON.
-    pub(crate) is_map: bool,
-    set: fn(&mut ServeConfig, &str) -> Option<()>,
-    show: fn(&ServeConfig) -> String,
-}
-
-impl Setting {
-    /// `--store-connections`.
-    pub(crate) fn flag(&self) -> String {
-        format!("--{}", self.flag)
-    }
-
-    /// `TOLLGATE_STORE_CONNECTIONS`.
-    pub(crate) fn variable(&self) -> String {
-        format!("TOLLGATE_{}", self.key.to_ascii_uppercase())
-    }
-
-    /// Takes a text as the value.
-    ///
-    /// # Errors
-    /// What is allowed.
-    pub(crate) fn set(&self, config: &mut ServeConfig, text: &str) -> Result<(), &'static str> {
-        (self.set)(config, text.trim()).ok_or(self.expected)
-    }
-
-    /// The value as a text that [`Setting::set`] takes, and that holds no password.
-    pub(crate) fn show(&self, config: &ServeConfig) -> String {
-        (self.show)(config)
-    }
-}
-
 /// Every setting of `tollgate serve`.
-pub(crate) static SETTINGS: [Setting; 41] = [
+pub(crate) static SETTINGS: [Setting; 42] = [
     Setting {
         key: "store",
         flag: "store",
@@ -375,6 +334,16 @@ pub(crate) static SETTINGS: [Setting; 41] = [
         is_map: false,
         set: |config, text| servers(text).map(|list| config.kafka_servers = list),
         show: |config| joined(&config.kafka_servers),
+    },
+    Setting {
+        key: "kafka_logins_file",
+        flag: "kafka-logins-file",
+        placeholder: "FILE",
+        meaning: "The file of the clusters whose brokers Kafka targets reach by TLS or with a login, each with the namespaces that may use it. It is read at the start. Brokers that are in no cluster are spoken to in the clear. All handlers of an installation should have the same file.",
+        expected: "the path of a YAML file or nothing",
+        is_map: false,
+        set: |config, text| path(text).map(|file| config.kafka_logins_file = file),
+        show: |config| config.kafka_logins_file.clone().unwrap_or_default(),
     },
     Setting {
         key: "secret_keys_file",

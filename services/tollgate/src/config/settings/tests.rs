@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use super::super::ServeConfig;
 use super::*;
 
 /// A value other than the default, and one that is refused.
-const CASES: [(&str, &str, &str); 41] = [
+const CASES: [(&str, &str, &str); 42] = [
     ("store", "postgres://me@db/tollgate", "mysql://db"),
     ("roles", "master,handler", "master,butler"),
     ("console_server", "http://node-2:7411", "node-2:7411"),
@@ -36,6 +37,7 @@ const CASES: [(&str, &str, &str); 41] = [
     ("retry_after_max", "10m", "2days"),
     ("sqs_endpoints", "http://sqs:9324,https://sqs.internal", "sqs:9324"),
     ("kafka_servers", "kafka-1:9092,[::1]:9093", "kafka-1"),
+    ("kafka_logins_file", "/etc/tollgate/kafka.yaml", "a\0"),
     ("secret_keys_file", "/etc/tollgate/keys", "a\0"),
     ("quota_schedules", "10", "-1"),
     ("quota_waiting_events", "1000", "many"),
@@ -83,6 +85,7 @@ fn every_field_is_in_the_table() {
         retry_after_max_s: _,
         sqs_endpoints: _,
         kafka_servers: _,
+        kafka_logins_file: _,
         secret_keys_file: _,
         // From the environment only.
         secret_keys: _,
@@ -94,7 +97,7 @@ fn every_field_is_in_the_table() {
         shutdown_grace_ms: _,
     } = ServeConfig::default();
     let keys: BTreeSet<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
-    assert_eq!(keys.len(), 41);
+    assert_eq!(keys.len(), 42);
     assert_eq!(keys, CASES.iter().map(|(key, _, _)| *key).collect());
 }
 
