@@ -16,6 +16,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::time::Instant;
 use tollgate_clock::instant_now;
+use tollgate_core::model::Sent;
 
 use super::order::{Order, Taken};
 use super::producer::{ClusterKey, Producer, config};
@@ -166,6 +167,8 @@ struct Work {
     rest: Rest,
     /// Brokers did not answer last; the log has it.
     is_down: bool,
+    /// There was no TLS or no login with them last; the log has it.
+    is_denied: bool,
     /// Which of the brokers a new producer is told.
     round: usize,
 }
@@ -218,19 +221,18 @@ impl Thread {
         };
         match made.look(&order) {
             Ok(None) => made.hand_over(order),
+            // It was too late to look.
+            Ok(Some(sent @ Sent::NotSent { .. })) => return order.keep(sent),
             Ok(Some(sent)) => order.keep(sent),
             Err(error) => {
                 let servers = &self.key.servers;
                 let denial = made.seen.denial();
-                if !work.is_down {
-                    match &denial {
-                        Some(said) => {
-                            tracing::warn!(servers, "TLS or login with Kafka brokers fails: {said}")
-                        }
-                        None => tracing::warn!(servers, %error, "no Kafka broker answers"),
-                    }
+                let is_told = if denial.is_some() { &mut work.is_denied } else { &mut work.is_down };
+                match &denial {
+                    _ if std::mem::replace(is_told, true) => {}
+                    Some(said) => tracing::warn!(servers, "TLS or login with Kafka brokers fails: {said}"),
+                    None => tracing::warn!(servers, %error, "no Kafka broker answers"),
                 }
-                work.is_down = true;
                 // Of one that is only late, others may know their topics.
                 let is_late = error.rdkafka_error_code() == Some(Code::OperationTimedOut);
                 let is_only_this = is_late && denial.is_none() && !made.seen.is_down();
@@ -246,9 +248,9 @@ impl Thread {
                 return;
             }
         }
-        if work.is_down {
+        if work.is_down || work.is_denied {
             tracing::info!(servers = self.key.servers, "Kafka brokers answer again");
-            work.is_down = false;
+            (work.is_down, work.is_denied) = (false, false);
         }
     }
 
@@ -296,7 +298,6 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use tokio::sync::oneshot;
-    use tollgate_core::model::Sent;
 
     use super::super::order::Handed;
     use super::super::record::Record;
