@@ -17,8 +17,10 @@ use tollgate_harness::{Cli, Commands, Conduct, Consumer, Database, Kind, Release
 use crate::broker::{Broker, Seen};
 use crate::service::{binary, start, start_at};
 
+mod compressed;
 mod deaths;
 mod refused;
+mod secured;
 
 on_both_stores!(every_op_of_a_topic_is_carried_out);
 

@@ -5,9 +5,12 @@
 #[macro_use]
 extern crate tollgate_harness;
 
+mod authority;
 mod broker;
 mod commands;
 mod delivered;
+mod front;
 mod mixed;
+mod secured;
 mod service;
 mod trouble;

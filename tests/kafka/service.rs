@@ -3,9 +3,12 @@
 use std::process::Command;
 
 use serde_json::Value;
-use tollgate_harness::resources::ms;
-use tollgate_harness::{Database, FREE_PORT, Serve, Service};
-use tollgate_proto::v1::{KafkaTarget, ReleaseMode, ReleaseTokenRequest, RetryPolicy, Target, target};
+use tollgate_harness::resources::{PARENT, ms};
+use tollgate_harness::{Database, FREE_PORT, Serve, Service, wait_for};
+use tollgate_proto::v1::{
+    GetHandlerStatusRequest, KafkaTarget, ReleaseMode, ReleaseTokenRequest, RetryPolicy, Target, TargetGauge,
+    target,
+};
 
 use crate::broker::Seen;
 
@@ -73,4 +76,18 @@ pub(crate) fn document(record: &Seen) -> Value {
 pub(crate) async fn release(service: &Service, id: &str) {
     let request = ReleaseTokenRequest { name: id.to_owned(), ..ReleaseTokenRequest::default() };
     service.handler().release_token(request).await.unwrap();
+}
+
+/// Waits until the target of these brokers looks as wanted.
+pub(crate) async fn seen(
+    service: &Service,
+    servers: &str,
+    wanted: impl Fn(&TargetGauge) -> bool,
+) -> TargetGauge {
+    wait_for("the target", 60, async || {
+        let asked = GetHandlerStatusRequest { parent: PARENT.to_owned(), busy_only: false };
+        let all = service.handler().get_handler_status(asked).await.unwrap().into_inner().targets;
+        all.into_iter().find(|gauge| gauge.target == servers && wanted(gauge))
+    })
+    .await
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rdkafka::types::{RDKafkaApiKey as Api, RDKafkaRespErr as Error};
-use tollgate_harness::resources::{PARENT, once, policy, schedule_name, soon};
-use tollgate_harness::{Database, Kind, Service, wait_for};
-use tollgate_proto::v1::{GetHandlerStatusRequest, ReleaseMode, RunState, Schedule, TargetGauge};
+use tollgate_harness::resources::{once, policy, schedule_name, soon};
+use tollgate_harness::{Database, Kind, Service};
+use tollgate_proto::v1::{ReleaseMode, RunState, Schedule, TargetGauge};
 
 use crate::broker::Broker;
-use crate::service::{document, kafka, patient, start, target};
+use crate::service::{document, kafka, patient, seen, start, target};
 
 on_both_stores!(
     brokers_that_are_down_get_everything_once_they_are_up,
@@ -30,24 +30,14 @@ async fn warm(service: &Service, broker: &Broker) {
     service.finished("warm", 60).await;
 }
 
-/// Waits until the target of these brokers looks as wanted.
-async fn seen(service: &Service, broker: &Broker, wanted: impl Fn(&TargetGauge) -> bool) -> TargetGauge {
-    let address = broker.servers();
-    wait_for("the target", 60, async || {
-        let asked = GetHandlerStatusRequest { parent: PARENT.to_owned(), busy_only: false };
-        let all = service.handler().get_handler_status(asked).await.unwrap().into_inner().targets;
-        all.into_iter().find(|gauge| gauge.target == address && wanted(gauge))
-    })
-    .await
-}
-
 async fn brokers_that_are_down_get_everything_once_they_are_up(kind: Kind) {
     let (broker, database) = (Broker::with("orders", 2), Database::new(kind).await);
     let service = start(&database).await;
     service.create_policy("few", policy(5)).await.unwrap();
     broker.0.broker_down(-1).unwrap();
     service.create_schedule("s", schedule(&broker, 20)).await.unwrap();
-    let down = seen(&service, &broker, |gauge| gauge.refusing && !gauge.last_error.is_empty()).await;
+    let down =
+        seen(&service, &broker.servers(), |gauge| gauge.refusing && !gauge.last_error.is_empty()).await;
     assert!(down.last_error.contains("no broker of"), "{down:?}");
     assert_eq!((down.accepted_per_second, down.unclear_per_second), (0.0, 0.0), "nothing is in doubt");
     broker.0.broker_up(-1).unwrap();
@@ -70,7 +60,7 @@ async fn an_unclear_record_keeps_its_token_and_comes_again(kind: Kind) {
     service.create_schedule("s", schedule(&broker, 2)).await.unwrap();
     // The token is kept.
     let in_doubt = |gauge: &TargetGauge| gauge.unclear_per_second > 0.0 && gauge.held_count == 1;
-    let doubt = seen(&service, &broker, in_doubt).await;
+    let doubt = seen(&service, &broker.servers(), in_doubt).await;
     assert!(doubt.last_error.contains("MessageTimedOut"), "{doubt:?}");
     broker.0.broker_round_trip_time(-1, Duration::ZERO).unwrap();
     let run = service.finished("s", 60).await;
