@@ -58,6 +58,8 @@ pub(crate) struct Kafka {
 }
 
 impl Kafka {
+    /// With these options. Nothing is connected to.
+    ///
     /// # Errors
     /// [`TargetError::KafkaLogin`] where Kafka's client does not take a file of a cluster.
     pub(crate) fn new(

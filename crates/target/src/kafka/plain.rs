@@ -98,3 +98,46 @@ pub fn kafka_producer(servers: &[String], access: &KafkaAccess) -> ClientConfig 
     writes(&mut config);
     config
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::kafka_logins::KafkaLogins;
+
+    #[test]
+    fn the_client_takes_what_a_file_of_clusters_says() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("password"), "geheim").unwrap();
+        let login = "{mechanism: SCRAM-SHA-512, user: me, passwordFile: password}";
+        let file = folder.path().join("logins.yaml");
+        let text = format!("clusters:\n  - bootstrapServers: ['a:1']\n    tls: {{}}\n    login: {login}\n");
+        std::fs::write(&file, text).unwrap();
+        let access = KafkaLogins::read(&file).unwrap().of(["a:1"], "team").unwrap();
+        assert_eq!(try_out(&access), Ok(()));
+        let told = config("a:1", &access, CONNECT_MAX);
+        for (name, value) in [
+            ("security.protocol", "sasl_ssl"),
+            ("ssl.ca.location", "probe"),
+            ("ssl.endpoint.identification.algorithm", "https"),
+            ("sasl.mechanism", "SCRAM-SHA-512"),
+            ("sasl.username", "me"),
+            ("sasl.password", "geheim"),
+        ] {
+            assert_eq!(told.get(name), Some(value), "{name}");
+        }
+        let clear = config("a:1", &KafkaAccess::default(), CONNECT_MAX);
+        assert_eq!((clear.get("security.protocol"), clear.get("sasl.password")), (Some("plaintext"), None));
+    }
+
+    #[test]
+    fn a_certificate_that_is_none_is_found_before_anything_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ca.pem");
+        std::fs::write(&file, "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n").unwrap();
+        let tls = KafkaTls { ca_file: Some(file), identity: None };
+        let said = try_out(&KafkaAccess { tls: Some(tls), login: None }).unwrap_err();
+        assert!(said.contains("ssl.ca.location"), "{said}");
+    }
+}
