@@ -2,7 +2,8 @@
 //!
 //! In: the members `tls` and `login` of a file, as they are written. Out: a [`KafkaAccess`], and all that is wrong, each with its
 //! field. Invariants: a password is shown nowhere, and `PLAIN`, which sends it as it is, needs TLS; each file that is named could
-//! be read, and holds what it should. Builds without Kafka check the same. Not here: what Kafka's client is told (`kafka::plain`).
+//! be read, and holds what it should. Builds without Kafka check the same. Not here: what Kafka's client is told
+//! (`kafka::plain`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};

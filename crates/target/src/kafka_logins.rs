@@ -1,8 +1,8 @@
 //! Decides as whom Kafka targets speak to which brokers: the operator's file of clusters, each with TLS or a login.
 //!
-//! In: the file's text; then a target's brokers and its namespace. Out: how these are spoken to, in the clear where no cluster has
-//! them; or why they are not. Invariants: what is not known in the file is refused; of the brokers of one target all are spoken to
-//! in the same way; a login is used for the namespaces alone that it is for; of one namespace a broker is in one cluster.
+//! In: the file's text; then a target's brokers and its namespace. Out: how these are spoken to, in the clear where no cluster
+//! has them; or why they are not. Invariants: what is not known in the file is refused; the brokers of one target are all spoken
+//! to in the same way; a login is used for the namespaces alone that it is for; of one namespace a broker is in one cluster.
 
 use std::path::Path;
 use std::sync::Arc;

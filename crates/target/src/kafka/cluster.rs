@@ -226,12 +226,12 @@ impl Thread {
             Ok(Some(sent)) => order.keep(sent),
             Err(error) => {
                 let servers = &self.key.servers;
-                let denial = made.seen.denial();
+                let (denial, words) = (made.seen.denial(), made.seen.words());
                 let is_told = if denial.is_some() { &mut work.is_denied } else { &mut work.is_down };
                 match &denial {
                     _ if std::mem::replace(is_told, true) => {}
                     Some(said) => tracing::warn!(servers, "TLS or login with Kafka brokers fails: {said}"),
-                    None => tracing::warn!(servers, %error, "no Kafka broker answers"),
+                    None => tracing::warn!(servers, %error, "no Kafka broker answers{words}"),
                 }
                 // Of one that is only late, others may know their topics.
                 let is_late = error.rdkafka_error_code() == Some(Code::OperationTimedOut);
