@@ -10,6 +10,7 @@ import time
 import unittest
 from collections import Counter
 from typing import Any
+from unittest import mock
 
 from fake import Running, fake_server, until
 
@@ -143,7 +144,70 @@ class FakeQueue:
             self.hidden[arguments["ReceiptHandle"]] += 1
 
 
+class LateQueue(FakeQueue):
+    """A queue that hands out what it has, and is asked by one poll more, which it answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages = [{"Body": '{"id": "before", "attempt": 1}', "ReceiptHandle": "before"}]
+        self.shown: list[str] = []
+        self.asked, self.let = threading.Event(), threading.Event()
+
+    def receive_message(self, **arguments: Any) -> dict[str, Any]:
+        if answer := super().receive_message(**arguments):
+            return answer
+        self.asked.set()
+        self.let.wait(15)
+        late = ["gone", *(f"late-{n}" for n in range(arguments["MaxNumberOfMessages"]))]
+        return {"Messages": [{"Body": json.dumps({"id": name}), "ReceiptHandle": name} for name in late]}
+
+    def change_message_visibility(self, **arguments: Any) -> None:
+        if arguments["VisibilityTimeout"] > 0:
+            return
+        if arguments["ReceiptHandle"] == "gone":
+            raise OSError("no such message")
+        self.shown.append(arguments["ReceiptHandle"])
+
+
 class BySqs(unittest.TestCase):
+    def test_what_a_poll_brings_after_a_stop_is_shown_again(self) -> None:
+        queue, end, works = LateQueue(), threading.Event(), list[str]()
+
+        def work(event: Event, _context: Context) -> None:
+            works.append(event.id)
+            end.wait(15)
+
+        with fake_server() as fake:
+            running = Running(Worker(Sqs("queue", queue), work, server=fake.url, concurrency=3))
+            self.assertTrue(queue.asked.wait(15))
+            running.worker.stop()
+            # Releases do not wait for the poll.
+            end.set()
+            until("the release of what was begun", lambda: queue.deleted == ["before"])
+            self.assertEqual(queue.shown, [])
+            with self.assertLogs("tollgate_worker", "WARNING") as log:
+                queue.let.set()
+                self.assertIsNone(running.end())
+        self.assertEqual((works, queue.shown), (["before"], ["late-0", "late-1"]))
+        self.assertEqual(len(log.output), 1)
+        self.assertIn("a message is not shown again, and comes when its visibility ends: no such message", log.output[0])
+
+    def test_a_stop_waits_for_a_poll_no_longer_than_it_may(self) -> None:
+        for last_poll_s, drain_timeout_s in [(0.2, 30.0), (30.0, 0.2)]:
+            queue = LateQueue()
+            with fake_server() as fake, mock.patch("tollgate_worker.sqs.LAST_POLL_S", last_poll_s):
+                source = Sqs("queue", queue)
+                worker = Worker(source, lambda _event, _context: None, server=fake.url, drain_timeout_s=drain_timeout_s)
+                running = Running(worker)
+                self.assertTrue(queue.asked.wait(15))
+                stopped_s = time.monotonic()
+                running.stop()
+                self.assertTrue(0.15 < time.monotonic() - stopped_s < 5)
+                with self.assertLogs("tollgate_worker", "WARNING"):
+                    queue.let.set()
+                    # It comes too late for the stop, and is shown again as long as the process goes on.
+                    until("what came late", lambda: queue.shown == ["late-0"])
+
     def test_a_message_is_deleted_after_its_release_was_answered(self) -> None:
         queue = FakeQueue()
         queue.fails = 2

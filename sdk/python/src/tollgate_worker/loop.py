@@ -57,6 +57,8 @@ class Loop:
         """Set when nothing new is to be taken."""
         self.fatal: "queue.SimpleQueue[Exception | None]" = queue.SimpleQueue()
         """A refusal that will not go away; None where the worker is told to stop."""
+        self.last_poll: tuple[threading.Thread, float] | None = None
+        """Begins nothing after a stop, and ends by itself. A drain waits for it, for so many seconds at most."""
         self._releases, self._heartbeats = Outage("releasing tokens"), Outage("the heartbeat")
         self._handler = handler
         self._first_heartbeat_s = first_heartbeat_s
@@ -137,9 +139,15 @@ class Loop:
             self.free()
 
     def drain(self, timeout_s: float) -> str:
-        """Waits for the work under way, gives up what is left, and has all tokens released. Returns what could not be done."""
-        left = ""
-        if not self._is_idle(timeout_s):
+        """Waits for the work under way and the last poll, gives up what is left, and has all tokens released.
+
+        Returns what could not be done."""
+        left, begun_s = "", time.monotonic()
+        if self._is_idle(timeout_s):
+            if self.last_poll:
+                polls, most_s = self.last_poll
+                polls.join(max(0.0, min(most_s, timeout_s) - (time.monotonic() - begun_s)))
+        else:
             with self._change:
                 self._given_up = True
                 contexts = list(self._contexts)

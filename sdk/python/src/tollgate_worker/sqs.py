@@ -1,5 +1,6 @@
 """Takes events from an SQS queue. A message is hidden while its event is worked on, and deleted once the release was answered.
-One whose event needs no release is deleted once the work is done, and shows again where it failed."""
+One whose event needs no release is deleted once the work is done, and shows again where it failed. A stop waits for the poll
+under way, and has what that brings show again."""
 
 import os
 import threading
@@ -11,8 +12,11 @@ from .loop import Delivery, Loop
 
 # The most messages of an answer.
 RECEIVE_MAX = 10
-# The longest wait of SQS.
-WAIT_S = 20
+# How long SQS waits for messages.
+WAIT_S = 5
+# How long a stop waits for the poll under way: SQS goes on with a call whose caller has gone, and what it hands out then is
+# hidden from all, though nobody works on it.
+LAST_POLL_S = WAIT_S + 2.0
 VISIBILITY_MAX_S = 12 * 3600
 
 
@@ -39,8 +43,10 @@ class Sqs:
         self._door = threading.Lock()
 
     def run(self, loop: Loop, _namespace: str, _labels: list[str], _name: str) -> None:
-        """Takes events until the worker stops. What is received after that shows again when its visibility ends."""
-        threading.Thread(target=self._poll, args=(loop,), name="polls of SQS", daemon=True).start()
+        """Takes events until the worker stops. What is received after that is shown again, beside the drain."""
+        polls = threading.Thread(target=self._poll, args=(loop,), name="polls of SQS", daemon=True)
+        polls.start()
+        loop.last_poll = (polls, LAST_POLL_S)
         loop.stopping.wait()
         with self._door:
             pass
@@ -57,16 +63,30 @@ class Sqs:
                 )
                 loop.acquires.worked()
                 pauses = Backoff()
+                late: list[dict[str, Any]] = []
                 with self._door:
                     for message in answer.get("Messages", []):
-                        if places > 0 and not loop.stopping.is_set() and self._begin(loop, message):
+                        if loop.stopping.is_set():
+                            late.append(message)
+                        elif places > 0 and self._begin(loop, message):
                             places -= 1
+                for message in late:
+                    self._show(message)
             except Exception as error:  # Whatever the client raises: it may pass.
                 if not loop.stopping.is_set():
                     loop.acquires.failed(error)
                     loop.stopping.wait(pauses.next_s())
             finally:
                 loop.free(places)
+
+    def _show(self, message: dict[str, Any]) -> None:
+        """Has a message that is not worked on show again at once."""
+        try:
+            self._client.change_message_visibility(
+                QueueUrl=self._queue_url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
+            )
+        except Exception as error:
+            logger.warning("a message is not shown again, and comes when its visibility ends: %s", error)
 
     def _begin(self, loop: Loop, message: dict[str, Any]) -> bool:
         """Works on a message in a place; False if it has no event, and needs no place."""
