@@ -111,8 +111,9 @@ type queue struct {
 	fails    int
 }
 
-func (q *queue) Receive(ctx context.Context, max int, _ time.Duration) ([]Message, error) {
-	for ctx.Err() == nil {
+func (q *queue) Receive(ctx context.Context, max int, wait time.Duration) ([]Message, error) {
+	// A hundredth of the wait.
+	for end := time.Now().Add(wait / 100); time.Now().Before(end); {
 		q.mutex.Lock()
 		q.fails--
 		if q.fails >= 0 {
@@ -251,6 +252,87 @@ func TestSQSDeletesAMessageWhoseEventNeedsNoReleaseAfterTheWork(t *testing.T) {
 	} {
 		if book.with(part) != 1 {
 			t.Errorf("%s: %q", part, book.lines)
+		}
+	}
+}
+
+// lateQueue hands out what it has, and is asked by one poll more, which it answers when it is told to.
+type lateQueue struct {
+	*queue
+	asked, let chan struct{}
+	shown      []string
+}
+
+func newLateQueue() *lateQueue {
+	first := []Message{{Body: `{"id": "before", "attempt": 1}`, Receipt: "before"}}
+	return &lateQueue{&queue{hidden: map[string]int{}, messages: first}, make(chan struct{}), make(chan struct{}), nil}
+}
+
+func (q *lateQueue) Receive(ctx context.Context, max int, wait time.Duration) ([]Message, error) {
+	if messages, err := q.queue.Receive(ctx, max, wait); len(messages) > 0 || err != nil {
+		return messages, err
+	}
+	close(q.asked)
+	<-q.let
+	messages := []Message{{Body: `{"id": "gone"}`, Receipt: "gone"}}
+	for n := 0; n < max; n++ {
+		messages = append(messages, Message{Body: fmt.Sprintf(`{"id": "late-%d"}`, n), Receipt: fmt.Sprint("late-", n)})
+	}
+	return messages, nil
+}
+
+func (q *lateQueue) ChangeVisibility(ctx context.Context, receipt string, visibility time.Duration) error {
+	if visibility > 0 {
+		return nil
+	}
+	if receipt == "gone" {
+		return errors.New("no such message")
+	}
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	q.shown = append(q.shown, receipt)
+	return ctx.Err()
+}
+
+func TestSQSShowsAgainWhatAPollBringsAfterAStop(t *testing.T) {
+	f, book, q := newFake(t), &logbook{}, newLateQueue()
+	let := make(chan struct{})
+	var works int32
+	options := Options{Server: f.URL, Source: SQS{Queue: q}, Concurrency: 3, Logf: book.logf}
+	r := start(t, options, func(*Event, *Context) (any, error) {
+		atomic.AddInt32(&works, 1)
+		<-let
+		return nil, nil
+	})
+	<-q.asked
+	r.worker.Stop()
+	// Releases do not wait for the poll.
+	close(let)
+	until(t, "the release of what was begun", func() bool { deleted, _ := q.count(); return deleted == 1 })
+	close(q.let)
+	if err := r.end(t); err != nil {
+		t.Fatal(err)
+	}
+	if shown := strings.Join(q.shown, " "); shown != "late-0 late-1" || atomic.LoadInt32(&works) != 1 {
+		t.Errorf("%d works, shown again: %s", works, shown)
+	}
+	if book.with("a message is not shown again, and comes when its visibility ends: no such message") != 1 {
+		t.Errorf("%q", book.lines)
+	}
+}
+
+func TestAStopWaitsForAPollOfSQSNoLongerThanItMay(t *testing.T) {
+	for _, limits := range [][2]time.Duration{{200 * time.Millisecond, time.Minute}, {time.Minute, 200 * time.Millisecond}} {
+		f, q := newFake(t), newLateQueue()
+		options := Options{Server: f.URL, Source: SQS{Queue: q, lastReceive: limits[0]}, DrainTimeout: limits[1], Logf: t.Logf}
+		r := start(t, options, func(*Event, *Context) (any, error) { return nil, nil })
+		<-q.asked
+		stopped := time.Now()
+		if err := r.stop(t); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(stopped); took < 150*time.Millisecond || took > 5*time.Second {
+			t.Errorf("%v: a stop took %s", limits, took)
 		}
 	}
 }
