@@ -1,5 +1,6 @@
 // Takes events from an SQS queue. A message is hidden while its event is worked on, and deleted once the release was answered.
-// One whose event needs no release is deleted after the work, and shows again where that failed.
+// One whose event needs no release is deleted after the work, and shows again where that failed. A stop waits for the poll under
+// way, and has what that brings show again.
 
 import { Backoff, pause } from "./backoff.js";
 import { parseEvent, type Event } from "./event.js";
@@ -8,8 +9,11 @@ import { words } from "./outcome.js";
 
 // The most messages of an answer.
 const receiveMax = 10;
-// The longest wait of SQS.
-const receiveWaitS = 20;
+// How long SQS waits for messages.
+const receiveWaitS = 5;
+// How long a stop waits for the poll under way: SQS goes on with a call whose caller has gone, and what it hands out then is
+// hidden from all, though nobody works on it.
+const lastPollMs = receiveWaitS * 1000 + 2000;
 const visibilityMinMs = 3000;
 const visibilityMaxMs = 12 * 3_600_000;
 
@@ -41,9 +45,11 @@ export class SqsSource {
   readonly #queueUrl: string;
   readonly #visibilityMs: number;
   readonly #given: SqsClient | undefined;
+  readonly #lastPollMs: number;
 
   /** @internal */
-  constructor(options: SqsOptions) {
+  constructor(options: SqsOptions, lastMs = lastPollMs) {
+    this.#lastPollMs = lastMs;
     this.#queueUrl = options.queueUrl;
     this.#visibilityMs = options.visibilityMs ?? 30_000;
     this.#given = options.client;
@@ -70,17 +76,39 @@ export class SqsSource {
     const queue = new Queue(aws, (own ?? this.#given) as SqsClient, this.#queueUrl, this.#visibilityMs);
     // Messages are deleted until the last release was answered.
     loop.calls.signal.addEventListener("abort", () => own?.destroy(), { once: true });
+    const polling = new AbortController();
+    const polls = this.#polls(taking, polling.signal, loop, queue);
+    await new Promise<void>((resolve, reject) => {
+      taking.addEventListener("abort", () => resolve(), { once: true });
+      polls.then(resolve, reject);
+    });
+    // It waits for the last poll beside the drain.
+    void this.#end(polls, polling, loop).finally(loop.enter());
+  }
+
+  /** @internal */
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  /** Takes events until a signal comes. Its calls end by another one, later. */
+  async #polls(taking: AbortSignal, polling: AbortSignal, loop: Loop, queue: Queue): Promise<void> {
     const backoff = new Backoff();
     while (await loop.place(taking)) {
       let places = 1 + loop.morePlaces(receiveMax - 1);
       try {
-        for (const message of await queue.receive(taking, places)) {
-          // What is left shows again when its visibility ends.
-          if (places === 0 || taking.aborted) break;
-          if (queue.begin(loop, message)) places--;
-        }
+        const messages = await queue.receive(polling, places);
         loop.acquires.worked();
         backoff.reset();
+        if (taking.aborted) {
+          await Promise.all(messages.map((message) => queue.show(polling, loop, message)));
+          continue;
+        }
+        for (const message of messages) {
+          // What is left shows again when its visibility ends.
+          if (places === 0) break;
+          if (queue.begin(loop, message)) places--;
+        }
       } catch (error) {
         if (taking.aborted) continue;
         loop.acquires.failed(words(error));
@@ -91,9 +119,13 @@ export class SqsSource {
     }
   }
 
-  /** @internal */
-  close(): Promise<void> {
-    return Promise.resolve();
+  /** Waits for the last poll, also where its client heeds no signal, for so long, and until the work is given up. */
+  async #end(polls: Promise<void>, polling: AbortController, loop: Loop): Promise<void> {
+    const giveUp = (): void => polling.abort();
+    loop.work.signal.addEventListener("abort", giveUp, { once: true });
+    await Promise.race([polls, pause(polling.signal, this.#lastPollMs)]);
+    loop.work.signal.removeEventListener("abort", giveUp);
+    giveUp();
   }
 }
 
@@ -118,6 +150,16 @@ class Queue {
       Messages?: Message[];
     };
     return answer.Messages ?? [];
+  }
+
+  /** Has a message that is not worked on show again at once. */
+  async show(signal: AbortSignal, loop: Loop, message: Message): Promise<void> {
+    const change = { QueueUrl: this.#queueUrl, ReceiptHandle: message.ReceiptHandle ?? "", VisibilityTimeout: 0 };
+    try {
+      await this.#client.send(new this.#aws.ChangeMessageVisibilityCommand(change), { abortSignal: signal });
+    } catch (error) {
+      loop.settings.log(`a message is not shown again, and comes when its visibility ends: ${words(error)}`);
+    }
   }
 
   /** Works on a message in a place; false if it has none of an event, and needed no place. */

@@ -10,6 +10,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { SQSClient } from "@aws-sdk/client-sqs";
 
 import { FailedError, listen, sqs, Worker } from "../src/index.js";
+import { SqsSource } from "../src/sqs.js";
 import { Fake, Gate, Running, until } from "./fake.js";
 
 after(Running.endAll);
@@ -119,6 +120,10 @@ class Queue {
   readonly messages: { Body: string; ReceiptHandle: string }[] = [];
   readonly deleted: (string | undefined)[] = [];
   readonly hidden = new Map<string | undefined, number>();
+  readonly shown: (string | undefined)[] = [];
+  /** Opens when it is asked, and has nothing left. It answers then as soon as the other one is opened, whatever the signal. */
+  readonly asked = new Gate();
+  late: Gate | undefined;
   most = 0;
   fails = 0;
 
@@ -127,26 +132,36 @@ class Queue {
     assert.equal(input.QueueUrl, "http://sqs/queue");
     switch (constructor.name) {
       case "ReceiveMessageCommand":
-        assert.equal(input.WaitTimeSeconds, 20);
+        assert.equal(input.WaitTimeSeconds, 5);
         return { Messages: await this.#receive(input.MaxNumberOfMessages ?? 0, options?.abortSignal) };
       case "DeleteMessageCommand":
         this.deleted.push(input.ReceiptHandle);
         return {};
       default:
+        if (input.VisibilityTimeout === 0) return this.#show(input.ReceiptHandle);
         assert.equal(input.VisibilityTimeout, 3);
         this.hidden.set(input.ReceiptHandle, (this.hidden.get(input.ReceiptHandle) ?? 0) + 1);
         return {};
     }
   }
 
+  #show(receipt: string | undefined): unknown {
+    if (receipt === "gone") throw new Error("no such message");
+    this.shown.push(receipt);
+    return {};
+  }
+
+  /** It waits for 50 ms, not for 5 s, unless it is to answer later. */
   async #receive(max: number, signal: AbortSignal | undefined): Promise<unknown[] | undefined> {
     if (this.fails-- > 0) throw new Error("throttled");
     this.most = Math.max(this.most, max);
-    while (this.messages.length === 0) {
+    for (const end = performance.now() + 50; this.messages.length === 0 && performance.now() < end; await sleep(2)) {
       if (signal?.aborted) throw new Error("aborted");
-      await sleep(2);
     }
-    return this.messages.splice(0, max);
+    if (this.messages.length > 0 || this.late === undefined) return this.messages.splice(0, max);
+    this.asked.open();
+    await this.late.opened;
+    return ["gone", "late-1", "late-2"].map((name) => ({ Body: JSON.stringify({ id: name }), ReceiptHandle: name }));
   }
 }
 
@@ -208,6 +223,47 @@ test("sqs deletes a message whose event needs no release after the work", async 
   await fake.close();
 });
 
+test("sqs shows again what a poll brings after a stop", async () => {
+  const fake = await Fake.start();
+  const [queue, work] = [new Queue(), new Gate()];
+  const [late, works, lines]: [Gate, string[], string[]] = [new Gate(), [], []];
+  queue.late = late;
+  queue.messages.push({ Body: '{"id": "before"}', ReceiptHandle: "before" });
+  const source = sqs({ queueUrl: "http://sqs/queue", client: queue, visibilityMs: 3000 });
+  const options = { server: fake.url, source, concurrency: 3, log: (line: string) => void lines.push(line) };
+  const running = new Running(options, async (event) => {
+    works.push(event.id);
+    await work.opened;
+  });
+  await queue.asked.opened;
+  running.worker.stop();
+  // Releases do not wait for the poll.
+  work.open();
+  await until("the release of what was begun", () => queue.deleted.length === 1);
+  late.open();
+  assert.equal(await running.end(), undefined);
+  assert.deepEqual([works, queue.shown, queue.deleted], [["before"], ["late-1", "late-2"], ["before"]]);
+  assert.deepEqual(lines, ["a message is not shown again, and comes when its visibility ends: no such message"]);
+  await fake.close();
+});
+
+test("a stop waits for a poll of sqs no longer than it may", async () => {
+  const fake = await Fake.start();
+  for (const [lastPollMs, drainTimeoutMs] of [[200, 30_000], [30_000, 200]] as const) {
+    const queue = new Queue();
+    queue.late = new Gate();
+    const source = new SqsSource({ queueUrl: "http://sqs/queue", client: queue, visibilityMs: 3000 }, lastPollMs);
+    const running = new Running({ server: fake.url, source, drainTimeoutMs, log: silent }, silent);
+    await queue.asked.opened;
+    const stopped = performance.now();
+    assert.equal(await running.stop(), undefined);
+    const took = performance.now() - stopped;
+    assert.ok(took > 150 && took < 5000, `${took} ms`);
+    queue.late.open();
+  }
+  await fake.close();
+});
+
 test("sqs asks for no more than SQS gives", async () => {
   const fake = await Fake.start();
   const queue = new Queue();
@@ -241,10 +297,10 @@ test("sqs finds its own client by the environment", async () => {
       const Body = '{"id": "e"}';
       const message = { MessageId: "m", Body, MD5OfBody: createHash("md5").update(Body).digest("hex"), ReceiptHandle: "r" };
       const answer = JSON.stringify(polled === 1 ? { Messages: [message] } : {});
-      // All polls but the first are long.
+      // A stop waits for a poll that is answered in time.
       const answering = setTimeout(
         () => response.writeHead(200, { "content-type": "application/x-amz-json-1.0" }).end(answer),
-        polled > 1 ? 20_000 : 0,
+        polled > 1 ? 500 : 0,
       );
       response.on("close", () => clearTimeout(answering));
     });
@@ -259,7 +315,7 @@ test("sqs finds its own client by the environment", async () => {
     assert.equal(fake.released("e").length, 1);
     const stopped = performance.now();
     assert.equal(await running.stop(), undefined);
-    assert.ok(performance.now() - stopped < 10_000, "the long poll is broken off");
+    assert.ok(performance.now() - stopped < 5000, "the poll is waited for, and no longer");
   } finally {
     for (const name of Object.keys(settings)) delete process.env[name];
     server.close();
