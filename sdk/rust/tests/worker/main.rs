@@ -3,6 +3,8 @@
 
 mod fake;
 mod http;
+#[cfg(feature = "sqs")]
+mod sqs;
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
