@@ -126,7 +126,7 @@ struct Stage {
     service: Service,
     worker: Program,
     target: serde_json::Value,
-    _emulator: Option<Emulator>,
+    emulator: Option<Emulator>,
 }
 
 impl Stage {
@@ -157,7 +157,7 @@ impl Stage {
         if let Some(url) = begun.strip_prefix("listening on ") {
             target = json!({"http": {"url": url, "secret": SECRET}});
         }
-        Self { database, listen, service, worker, target, _emulator: emulator }
+        Self { database, listen, service, worker, target, emulator }
     }
 
     fn apply(&self, work_ms: u32, stumbles: Option<usize>) {
@@ -186,6 +186,28 @@ impl Stage {
             runs.into_iter().find(|run| run.state() != RunState::Finished).map(|run| run.name)
         })
         .await
+    }
+
+    /// Stops the worker as it polls. What comes to its queue of SQS meanwhile it leaves to others, who need not wait for it.
+    async fn stop_idle(&mut self) {
+        const LATE: &str = r#"{"id": "late"}"#;
+        let client = self.emulator.as_ref().map(Emulator::client);
+        let queue_url = self.target["sqs"]["queueUrl"].as_str().unwrap_or_default();
+        let send = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            if let Some(client) = &client {
+                client.send_message().queue_url(queue_url).message_body(LATE).send().await.unwrap();
+            }
+        };
+        let stopped = self.worker.process.terminate(Duration::from_secs(30));
+        let (status, ()) = tokio::join!(stopped, send);
+        assert!(status.as_ref().unwrap().success(), "{status:?}");
+        if let Some(client) = &client {
+            let receive = client.receive_message().queue_url(queue_url).max_number_of_messages(10);
+            let received = receive.send().await.unwrap();
+            let is_there = received.messages().iter().any(|message| message.body() == Some(LATE));
+            assert!(is_there, "it is hidden, or gone: {received:?}");
+        }
     }
 
     async fn finished(&self, run: &str) {
@@ -270,8 +292,7 @@ async fn works_without_tokens(kind: Kind, way: Way, command: Command) {
         (counts == [done, 1]).then_some(())
     })
     .await;
-    let status = stage.worker.process.terminate(Duration::from_secs(30)).await.unwrap();
-    assert!(status.success(), "{status}");
+    Box::pin(stage.stop_idle()).await;
     stage.worker.keeps_within(CONCURRENCY);
     let distinct: BTreeSet<String> = stage.worker.after("done").into_iter().collect();
     assert_eq!(distinct.len(), done, "{:?}", stage.worker.lines());
