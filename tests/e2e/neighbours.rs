@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tollgate_harness::resources::{every, http, policy, policy_name, schedule_name, soon};
-use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for, within};
 use tollgate_proto::v1::{
     GetHandlerStatusRequest, PausePolicyRequest, ResumePolicyRequest, Run, RunState, Schedule, Target,
     TriggerScheduleRequest,
@@ -49,7 +49,7 @@ async fn neighbour(service: &Service, wanted: u16, target: &Target) -> String {
 }
 
 async fn arrivals(consumer: &Consumer, run: &Run, count: usize) {
-    wait_for(&format!("{count} events of {}", run.name), HEALTHY_S, async || {
+    within(&format!("{count} events of {}", run.name), HEALTHY_S, async || {
         let arrived = consumer.notes.arrivals().into_iter().filter(|one| one.run == run.name).count();
         (arrived >= count).then_some(())
     })

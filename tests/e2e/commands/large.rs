@@ -78,7 +78,7 @@ async fn a_payload_that_is_too_large_is_told_by_its_field() {
         "{said}"
     );
     let dead =
-        taken(&world.client, &world.dead_letters, 1, 30, |message| message.body().unwrap().to_owned()).await;
+        taken(&world.client, &world.dead_letters, 1, 30, |message| message.body().map(str::to_owned)).await;
     assert_eq!(dead[0].body(), Some(heavy.to_string().as_str()), "it is there as it came");
     let attributes = dead[0].message_attributes().unwrap();
     let told: Value = serde_json::from_str(attributes["tollgate-error"].string_value().unwrap()).unwrap();

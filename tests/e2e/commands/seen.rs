@@ -9,9 +9,15 @@ use crate::security::key;
 /// What a page says.
 pub(super) async fn page(address: &str) -> String {
     let mut curl = std::process::Command::new("curl");
-    curl.args(["-s", "--max-time", "5", address]);
+    curl.args(["-s", "--max-time", "60", address]);
     let output = tokio::task::spawn_blocking(move || curl.output()).await.unwrap().unwrap();
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// How many messages of a queue are in hand, as a page of metrics says.
+fn in_hand(text: &str, queue: &str) -> u64 {
+    let (_, held) = text.split_once(&format!("tollgate_commands_in_hand{{queue=\"{queue}\"}} ")).unwrap();
+    held.lines().next().unwrap().parse().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -41,7 +47,7 @@ async fn a_flooded_queue_and_a_refused_one_stop_no_other() {
     let file = world.file(&queues);
     let commands = Commands::start(&file, service.url(), &["--listen-metrics", "127.0.0.1:0"]);
     let metrics = commands.metrics().await;
-    let mut slowest = Duration::ZERO;
+    let is_flooded = async || left(&world.client, &to(0)).await != (0, 0);
     for number in 0..8 {
         let began = Instant::now();
         let one = apply(&format!("c{number}"), 1, schedule(&format!("c{number}"), 1)).to_string();
@@ -52,19 +58,23 @@ async fn a_flooded_queue_and_a_refused_one_stop_no_other() {
             (Some("DONE"), Some("calm")),
             "{answer}"
         );
-        slowest = slowest.max(began.elapsed());
+        // It is answered while the others wait; or where they are all done, soon.
+        let took = began.elapsed();
+        let is_prompt = took < Duration::from_secs(10) || is_flooded().await;
+        assert!(is_prompt, "a command of the calm queue took {took:?}");
         let text = page(&metrics).await;
         for name in ["flooded", "refused"] {
-            let (_, held) =
-                text.split_once(&format!("tollgate_commands_in_hand{{queue=\"{name}\"}} ")).unwrap();
-            let held: u64 = held.lines().next().unwrap().parse().unwrap();
+            let held = in_hand(&text, name);
             assert!(held <= 20, "{name}: {held}");
         }
     }
-    assert!(slowest < Duration::from_secs(10), "a command of the calm queue took {slowest:?}");
-    let text = page(&metrics).await;
-    assert!(text.contains("tollgate_commands_away{queue=\"refused\"} 1\n"), "{text}");
-    assert!(text.contains("tollgate_commands_away{queue=\"calm\"} 0\n"), "{text}");
+    wait_for("the refused queue to be told alone", 30, async || {
+        let text = page(&metrics).await;
+        let is_away =
+            |queue: &str| text.contains(&format!("tollgate_commands_away{{queue=\"{queue}\"}} 1\n"));
+        (is_away("refused") && !is_away("calm")).then_some(())
+    })
+    .await;
     // The key is mended: what was kept is done, without another start.
     std::fs::write(world.folder.path().join("wrong"), &good).unwrap();
     emptied(&world.client, &to(1), 120).await;
@@ -103,10 +113,23 @@ async fn a_stop_gives_back_what_has_not_begun() {
     let all: Vec<Value> =
         (0..40).map(|number| apply(&format!("c{number}"), 1, schedule(&format!("c{number}"), 1))).collect();
     world.send(&all).await;
+    let file = world.file(&[world.queue_with(json!({"name": "q", "visibility": "10m", "inHand": 100}))]);
     // Nothing listens there.
-    let commands = world.start("http://127.0.0.1:9", json!({"visibility": "10m", "inHand": 100}));
-    wait_for("the messages in hand", 20, async || {
-        (left(&world.client, &world.queue).await == (0, 40)).then_some(())
+    let commands = Commands::start(&file, "http://127.0.0.1:9", &["--listen-metrics", "127.0.0.1:0"]);
+    let metrics = commands.metrics().await;
+    // Then no more are asked for.
+    wait_for("the outage in the log", 30, async || {
+        commands.log().contains("the service: UNAVAILABLE").then_some(())
+    })
+    .await;
+    // What SQS has handed out may still be on its way: until the process says the same, and that lasts.
+    let mut last = (0, Instant::now());
+    wait_for("the messages in hand", 30, async || {
+        let held = in_hand(&page(&metrics).await, "q");
+        if held != last.0 || left(&world.client, &world.queue).await != (40 - held, held) {
+            last = (held, Instant::now());
+        }
+        (held > 0 && last.1.elapsed() > Duration::from_secs(1)).then_some(())
     })
     .await;
     commands.stop().await;
@@ -144,7 +167,7 @@ async fn fifo_queues_are_read_and_answered() {
             .await
             .unwrap();
     }
-    let body = |message: &Message| message.body().unwrap().to_owned();
+    let body = |message: &Message| message.body().map(str::to_owned);
     let answers = taken(&world.client, &urls[1], 2, 30, body).await;
     assert_eq!((answers.len(), taken(&world.client, &urls[2], 1, 30, body).await.len()), (2, 1));
     assert!(schedules(&Cli::new(service.url())).contains_key("good"));

@@ -6,11 +6,10 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use tollgate_harness::{binary, wait_for};
+use tollgate_harness::{binary, free_port, wait_for};
 
 use super::{read, section};
 
@@ -105,10 +104,6 @@ impl Drop for Shell {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_quick_start_shows_what_it_says() {
     let readme = read("README.md");
@@ -117,7 +112,7 @@ async fn the_quick_start_shows_what_it_says() {
     assert!(shown >= 3, "it shows nothing");
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("output");
-    let ports = [("7411", free_port()), ("8080", free_port())];
+    let ports = [("7411", free_port().unwrap()), ("8080", free_port().unwrap())];
     let mut shell = Shell::start(folder.path(), &output, &ports);
     let mut fresh = String::new();
     for (at, block) in blocks.iter().enumerate() {

@@ -11,8 +11,8 @@ use crate::process::{Process, show_end};
 use crate::serve::AWS;
 use crate::{binary, wait_for};
 
-/// A planned stop takes 10 s of grace at most, and a few more to give back what is left.
-const STOP_MAX: Duration = Duration::from_secs(20);
+/// A planned stop takes 10 s of grace at most, and a few more to give back what is left; longer where other tests run.
+const STOP_MAX: Duration = Duration::from_secs(40);
 
 /// A process that takes commands from queues; killed when dropped.
 pub struct Commands {
@@ -44,11 +44,16 @@ impl Commands {
     ///
     /// # Panics
     /// When that is not so.
-    pub fn assert_outages_told(&self) {
-        let log = self.log();
-        let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
-        let (began, ended) = (lines("the service: UNAVAILABLE"), lines("the service: works again"));
-        assert!(began == ended && (1..=3).contains(&began), "{began} and {ended}: {log}");
+    pub async fn assert_outages_told(&self) {
+        // One that has just begun ends in a moment.
+        let (began, log) = wait_for("a line for the end of each outage", 20, async || {
+            let log = self.log();
+            let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
+            let (began, ended) = (lines("the service: UNAVAILABLE"), lines("the service: works again"));
+            (began == ended).then_some((began, log))
+        })
+        .await;
+        assert!((1..=3).contains(&began), "{began}: {log}");
     }
 
     /// The address of its metrics, once it says so.

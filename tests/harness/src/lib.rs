@@ -44,6 +44,8 @@ pub use sqs::consumer::SqsConsumer;
 pub use sqs::emulator::Emulator;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use tollgate_proto::v1::HandlerStatus;
@@ -73,19 +75,41 @@ pub fn now_us() -> i64 {
     i64::try_from(since.as_micros()).unwrap()
 }
 
-/// A port of this machine that nobody has now.
+/// Below those that systems give to whoever asks for any port, and to connections on their way out.
+const PORTS: Range<u16> = 12_000..32_000;
+
+/// A port of this machine that nobody has now. It stays free until it is used, and between two uses: nobody gets it by chance.
 ///
 /// # Errors
 /// A machine without free ports.
 pub fn free_port() -> std::io::Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    // Processes at once begin at different places, and one process gets none twice.
+    let first = std::process::id() as usize * 997;
+    for _ in PORTS {
+        let place = (first + ASKED.fetch_add(1, Ordering::Relaxed)) % PORTS.len();
+        let port = PORTS.start + u16::try_from(place).unwrap();
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(std::io::Error::other("no port is free"))
+}
+
+/// Waits until something is there, and returns it. So many seconds are what it may take where nothing else is done. Other tests
+/// run at the same time: twice as long is waited, and a minute at least. Where the time is what is promised: [`within`].
+///
+/// # Panics
+/// When `what` has not come by then.
+pub async fn wait_for<T>(what: &str, seconds: u64, look: impl AsyncFnMut() -> Option<T>) -> T {
+    within(what, (2 * seconds).max(60), look).await
 }
 
 /// Waits until something is there, and returns it.
 ///
 /// # Panics
 /// When `what` has not come within so many seconds.
-pub async fn wait_for<T>(what: &str, seconds: u64, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub async fn within<T>(what: &str, seconds: u64, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(seconds);
     loop {
         if let Some(found) = look().await {

@@ -22,9 +22,9 @@ const LISTENING: &str = "listening on ";
 const LOOPBACK: [&str; 2] = ["--allow-private-addresses", "127.0.0.0/8,::1/128"];
 /// A port that nobody has.
 pub const FREE_PORT: &str = "127.0.0.1:0";
-const START_MAX: Duration = Duration::from_secs(60);
-/// A planned stop takes 10 s of grace at most.
-const STOP_MAX: Duration = Duration::from_secs(15);
+const START_MAX: Duration = Duration::from_secs(120);
+/// A planned stop takes 10 s of grace at most, and some more where other tests run.
+const STOP_MAX: Duration = Duration::from_secs(30);
 
 /// A running service; killed when dropped.
 pub struct Service {
@@ -97,7 +97,7 @@ impl Service {
     /// As [`Service::start`], with more flags.
     ///
     /// # Panics
-    /// When it does not serve within a minute.
+    /// When it does not serve within two minutes.
     pub async fn start_with(database: &Database, flags: &[&str]) -> Self {
         let service = Self::join(database, flags).await;
         service.owns_all().await.unwrap();
@@ -107,7 +107,7 @@ impl Service {
     /// Starts a process beside others, and waits until it serves; it need not own anything.
     ///
     /// # Panics
-    /// When it does not serve within a minute.
+    /// When it does not serve within two minutes.
     pub async fn join(database: &Database, flags: &[&str]) -> Self {
         Self::join_on(database, flags, &[]).await
     }
@@ -232,7 +232,7 @@ impl Service {
     /// Asks it to stop.
     ///
     /// # Panics
-    /// When it has not ended within 15 s, or not well.
+    /// When it has not ended within half a minute, or not well.
     pub async fn stop(mut self) {
         self.end(STOP_MAX).await.unwrap();
     }

@@ -82,7 +82,7 @@ async fn an_outage_of_the_service_costs_neither_commands_nor_the_membership() {
     world.done_with(200, 120).await;
     judged(&Cli::new(service.url()), SCHEDULES);
     assert_eq!(partitions(&commands), (true, 0), "{}", commands.log());
-    commands.assert_outages_told();
+    commands.assert_outages_told().await;
     commands.stop().await;
     service.stop().await;
 }

@@ -47,6 +47,14 @@ fn again(variables: &[(&str, &str)]) -> bool {
     false
 }
 
+/// A port that nobody has, and that nobody gets by chance until the emulator has it: below those that systems give away.
+fn free_port() -> u16 {
+    // Emulators at once are of different processes.
+    let first = std::process::id() as usize * 997;
+    let mut ports = (0..20_000).map(|at| 12_000 + u16::try_from((first + at) % 20_000).unwrap());
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
+}
+
 /// A running emulator, ended when dropped.
 pub(crate) struct Emulator {
     process: Child,
@@ -57,7 +65,7 @@ impl Emulator {
     pub(crate) fn start() -> Self {
         let program =
             std::env::var_os("MOTO_SERVER").map_or_else(|| PathBuf::from("moto_server"), PathBuf::from);
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let process = Command::new(&program)
             .args(["-H", "127.0.0.1", "-p", &port.to_string()])
             .stdout(Stdio::null())
