@@ -131,10 +131,16 @@ func (f *fake) released(id string) []release {
 	return append([]release{}, f.releases[id]...)
 }
 
+func (f *fake) heartbeats(id string) int {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.beats[id]
+}
+
 // until waits for what is to come about.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s did not come about", what)
 		}
@@ -197,7 +203,7 @@ func (r *running) end(t *testing.T) error {
 	select {
 	case err := <-r.ended:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the worker does not end")
 		return nil
 	}

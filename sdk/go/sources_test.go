@@ -218,7 +218,7 @@ func TestSQSDeletesAMessageWhoseEventNeedsNoReleaseAfterTheWork(t *testing.T) {
 			select {
 			case <-c.Done():
 				t.Error("it was cancelled")
-			case <-time.After(1300 * time.Millisecond):
+			case <-time.After(2500 * time.Millisecond):
 			}
 		case "failed":
 			return nil, Failf("no such file")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -119,8 +120,16 @@ func TestHeartbeatsComeAtAThirdOfTheTimeToLive(t *testing.T) {
 	f := newFake(t)
 	options := pulling(f, 2)
 	options.FirstHeartbeat = 50 * time.Millisecond
-	r := start(t, options, func(*Event, *Context) (any, error) {
-		time.Sleep(850 * time.Millisecond)
+	took := map[string]time.Duration{}
+	var mutex sync.Mutex
+	r := start(t, options, func(event *Event, _ *Context) (any, error) {
+		begun := time.Now()
+		for f.heartbeats(event.ID) < 12 && time.Since(begun) < time.Minute {
+			time.Sleep(2 * time.Millisecond)
+		}
+		mutex.Lock()
+		defer mutex.Unlock()
+		took[event.ID] = time.Since(begun)
 		return nil, nil
 	})
 	f.put("told", 1, "0.300s")
@@ -129,10 +138,10 @@ func TestHeartbeatsComeAtAThirdOfTheTimeToLive(t *testing.T) {
 	if err := r.stop(t); err != nil {
 		t.Fatal(err)
 	}
-	// At 100, 200, …; and at 50, 150, …: the answer says 0.3 s.
+	// At 100, 200, …; and at 50, 150, …: the answer says 0.3 s. Later on a slow machine, never sooner.
 	for _, id := range []string{"told", "untold"} {
-		if f.beats[id] < 5 || f.beats[id] > 9 {
-			t.Errorf("%s: %d heartbeats", id, f.beats[id])
+		if took[id] < 800*time.Millisecond || took[id] > 30*time.Second {
+			t.Errorf("%s: 12 heartbeats in %s", id, took[id])
 		}
 	}
 }
@@ -366,7 +375,7 @@ func TestAReleaseThatIsRefusedHasTheEventComeAgain(t *testing.T) {
 func TestADrainEndsTheWorkAndGivesUpWhatTakesTooLong(t *testing.T) {
 	f := newFake(t)
 	options := pulling(f, 2)
-	options.DrainTimeout = 300 * time.Millisecond
+	options.DrainTimeout = 3 * time.Second
 	var begun int32
 	r := start(t, options, func(event *Event, c *Context) (any, error) {
 		atomic.AddInt32(&begun, 1)

@@ -37,6 +37,8 @@ use tollgate_proto::v1::RunState;
 const SECRET: &str = "whsec_YS1zZWNyZXQtdGhhdC1ldmVyeWJvZHkta25vd3M=";
 const CONCURRENCY: usize = 4;
 const EVENTS: usize = 16;
+/// How long a worker may take to stop: what it has begun takes a few seconds.
+const STOP_MAX: Duration = Duration::from_secs(60);
 /// The event that stumbles at its first attempt.
 const STUMBLES: usize = 7;
 
@@ -111,9 +113,12 @@ impl Program {
         assert!((2..=most).contains(&seen), "{seen} at once: {:?}", self.lines());
     }
 
-    /// Each event has been done, and once.
-    fn did_each_once(&self) {
-        let done = self.after("done");
+    /// Each event has been done, and once. Its last words may be on their way.
+    async fn did_each_once(&self) {
+        let done = wait_for("its word about each event", 30, async || {
+            Some(self.after("done")).filter(|done| done.len() >= EVENTS)
+        })
+        .await;
         let distinct: BTreeSet<&String> = done.iter().collect();
         assert_eq!((done.len(), distinct.len()), (EVENTS, EVENTS), "{:?}", self.lines());
     }
@@ -180,12 +185,11 @@ impl Stage {
 
     /// Fires it now, and returns the run's name.
     async fn trigger(&self) -> String {
+        let runs = async || self.service.runs("resize").await.into_iter().map(|run| run.name);
+        let known: BTreeSet<String> = runs().await.collect();
         Cli::new(self.service.url()).ok(&["trigger", "resize"]);
-        wait_for("a run that goes on", 20, async || {
-            let runs = self.service.runs("resize").await;
-            runs.into_iter().find(|run| run.state() != RunState::Finished).map(|run| run.name)
-        })
-        .await
+        // It may be over already.
+        wait_for("another run", 30, async || runs().await.find(|name| !known.contains(name))).await
     }
 
     /// Stops the worker as it polls. What comes to its queue of SQS meanwhile it leaves to others, who need not wait for it.
@@ -199,7 +203,7 @@ impl Stage {
                 client.send_message().queue_url(queue_url).message_body(LATE).send().await.unwrap();
             }
         };
-        let stopped = self.worker.process.terminate(Duration::from_secs(30));
+        let stopped = self.worker.process.terminate(STOP_MAX);
         let (status, ()) = tokio::join!(stopped, send);
         assert!(status.as_ref().unwrap().success(), "{status:?}");
         if let Some(client) = &client {
@@ -234,7 +238,7 @@ async fn works_and_stops(kind: Kind, way: Way, command: Command) {
     stage.apply(100, Some(STUMBLES));
     let run = stage.trigger().await;
     stage.finished(&run).await;
-    stage.worker.did_each_once();
+    stage.worker.did_each_once().await;
     stage.worker.keeps_within(CONCURRENCY);
     assert_eq!(stage.worker.after("stumbled").len(), 1, "{:?}", stage.worker.lines());
 
@@ -242,7 +246,7 @@ async fn works_and_stops(kind: Kind, way: Way, command: Command) {
     let run = stage.trigger().await;
     let begun = || stage.worker.after("begin").len();
     wait_for("work", 30, async || (begun() >= EVENTS + 1 + CONCURRENCY).then_some(())).await;
-    let status = stage.worker.process.terminate(Duration::from_secs(30)).await.unwrap();
+    let status = stage.worker.process.terminate(STOP_MAX).await.unwrap();
     let lines = wait_for("its last words", 10, async || {
         let lines = stage.worker.lines();
         (lines.last().map(String::as_str) == Some("stopped")).then_some(lines)
@@ -265,13 +269,13 @@ async fn works_and_stops(kind: Kind, way: Way, command: Command) {
 /// Work that takes longer than a consumer may be silent: heartbeats keep the tokens, and no event comes twice.
 async fn keeps_its_tokens(kind: Kind, way: Way, command: Command) {
     let mut stage = Stage::set(kind, way, command).await;
-    stage.apply_with("2s", 4_500, None);
+    stage.apply_with("4s", 6_500, None);
     let run = stage.trigger().await;
     stage.finished(&run).await;
-    stage.worker.did_each_once();
+    stage.worker.did_each_once().await;
     let attempts: Vec<u32> = stage.service.events(&run).await.iter().map(|event| event.attempt).collect();
     assert_eq!(attempts, [1; EVENTS], "{:?}", stage.worker.lines());
-    let status = stage.worker.process.terminate(Duration::from_secs(30)).await.unwrap();
+    let status = stage.worker.process.terminate(STOP_MAX).await.unwrap();
     assert!(status.success(), "{status}");
     stage.service.stop().await;
 }
@@ -311,9 +315,9 @@ async fn outlives_the_server(kind: Kind, way: Way, command: Command) {
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     stage.service = serve(&stage.database, &stage.listen).await;
     stage.finished(&run).await;
-    stage.worker.did_each_once();
+    stage.worker.did_each_once().await;
     stage.worker.keeps_within(CONCURRENCY);
-    let status = stage.worker.process.terminate(Duration::from_secs(30)).await.unwrap();
+    let status = stage.worker.process.terminate(STOP_MAX).await.unwrap();
     assert!(status.success(), "{status}");
     stage.service.stop().await;
 }

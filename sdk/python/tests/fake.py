@@ -101,7 +101,7 @@ def _handler(fake: Fake) -> type[BaseHTTPRequestHandler]:
 
 def until(what: str, true: Callable[[], bool]) -> None:
     """Waits for what is to come about."""
-    end_s = time.monotonic() + 15
+    end_s = time.monotonic() + 60
     while not true():
         if time.monotonic() > end_s:
             raise AssertionError(f"{what} did not come about")
@@ -125,7 +125,7 @@ class Running:
 
     def end(self) -> BaseException | None:
         """Waits for its end, and returns what `run` raised."""
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive(), "the worker does not end"
         return self.error
 

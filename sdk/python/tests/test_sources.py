@@ -30,7 +30,7 @@ def send(http_: Http, body: str, secret: str = SECRET, age_s: int = 0, method: s
         "webhook-timestamp": sent,
         "webhook-signature": "v1,AAAA v1," + base64.b64encode(mac).decode(),
     }
-    connection = http.client.HTTPConnection(*http_.address, timeout=15)
+    connection = http.client.HTTPConnection(*http_.address, timeout=60)
     connection.request(method, "/", body, headers)
     answer = connection.getresponse()
     said = answer.read().decode()
@@ -88,7 +88,7 @@ class ByHttp(unittest.TestCase):
         self.addCleanup(source.close)
 
         def chunks(body: list[bytes]) -> int:
-            connection = http.client.HTTPConnection(*source.address, timeout=15)
+            connection = http.client.HTTPConnection(*source.address, timeout=60)
             connection.request("POST", "/", iter(body), {"transfer-encoding": "chunked"}, encode_chunked=True)
             return connection.getresponse().status
 
@@ -99,7 +99,7 @@ class ByHttp(unittest.TestCase):
             running.stop()
 
     def test_several_that_wait_for_their_answers_are_worked_on_at_once(self) -> None:
-        both = threading.Barrier(2, timeout=15)
+        both = threading.Barrier(2, timeout=60)
         source = Http(SECRET, host="127.0.0.1", port=0)
         with fake_server() as fake:
             running = Running(Worker(source, lambda _event, _context: both.wait() and None, server=fake.url, concurrency=2))
@@ -234,7 +234,7 @@ class BySqs(unittest.TestCase):
         def work(event: Event, context: Context) -> None:
             works.append(event.id)
             context.heartbeat()
-            if context.wait(1.3 if event.id == "slow" else 0):
+            if context.wait(2.5 if event.id == "slow" else 0):
                 raise AssertionError("it was cancelled")
             if event.id == "failed":
                 raise FailedError("no such file")

@@ -166,15 +166,22 @@ class Loop(unittest.TestCase):
             self.assertTrue(any("OSError: disk full" in line and "line " in line for line in log.output), log.output)
 
     def test_heartbeats_come_at_a_third_of_the_time_to_live(self) -> None:
-        running = Running(worker(self.fake, lambda _event, _context: time.sleep(0.85), 2, first_heartbeat_s=0.05))
+        took_s: dict[str, float] = {}
+
+        def work(event: Event, _context: Context) -> None:
+            begun_s = time.monotonic()
+            until("twelve heartbeats", lambda: self.fake.beats[event.id] >= 12)
+            took_s[event.id] = time.monotonic() - begun_s
+
+        running = Running(worker(self.fake, work, 2, first_heartbeat_s=0.05))
         self.fake.put("told", ttl="0.300s")
         self.fake.put("untold")
         self.until_released("told")
         self.until_released("untold")
         running.stop()
-        # At 100, 200, …; and at 50, 150, …: the answer says 0.3 s.
+        # At 100, 200, …; and at 50, 150, …: the answer says 0.3 s. Later on a slow machine, never sooner.
         for event in ("told", "untold"):
-            self.assertTrue(5 <= self.fake.beats[event] <= 9, self.fake.beats)
+            self.assertTrue(0.8 <= took_s[event] < 30, took_s)
 
     def test_a_handler_is_told_that_its_token_is_lost(self) -> None:
         refusal = (400, '{"code": 9, "message": "the event holds no token"}')
@@ -381,10 +388,10 @@ class Loop(unittest.TestCase):
             if event.id == "short":
                 time.sleep(0.1)
             else:
-                context.wait(15)
+                context.wait(60)
                 time.sleep(0.2)
 
-        this = worker(self.fake, work, 2, drain_timeout_s=0.4)
+        this = worker(self.fake, work, 2, drain_timeout_s=3)
         self.fake.put("short")
         self.fake.put("long")
 

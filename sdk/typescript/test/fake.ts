@@ -149,7 +149,7 @@ export function pulling(fake: Fake, concurrency: number): Options {
 
 /** Waits for what is to come about. */
 export async function until(what: string, is: () => boolean): Promise<void> {
-  for (const end = performance.now() + 15_000; !is(); await sleep(2)) {
+  for (const end = performance.now() + 60_000; !is(); await sleep(2)) {
     if (performance.now() > end) throw new Error(`${what} did not come about`);
   }
 }
@@ -173,7 +173,7 @@ export class Running {
   static endAll(): void {
     for (const running of Running.#all) running.worker.stop();
     for (const fake of Fake.all) fake.kill();
-    setTimeout(() => process.exit(1), 30_000).unref();
+    setTimeout(() => process.exit(1), 90_000).unref();
   }
 
   /** Tells it to stop, and returns what `run` rejects with. */
@@ -184,7 +184,7 @@ export class Running {
 
   async end(): Promise<unknown> {
     const late = new AbortController();
-    const over = sleep(25_000, new Error("the worker does not end"), { signal: late.signal }).catch(() => undefined);
+    const over = sleep(60_000, new Error("the worker does not end"), { signal: late.signal }).catch(() => undefined);
     const ended = await Promise.race([this.#ended, over]);
     late.abort();
     return ended;

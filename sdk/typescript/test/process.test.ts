@@ -45,7 +45,7 @@ class Example {
   }
 
   async end(): Promise<unknown> {
-    const late = setTimeout(() => this.#child.kill("SIGKILL"), 20_000);
+    const late = setTimeout(() => this.#child.kill("SIGKILL"), 60_000);
     const [code] = await this.#ended;
     clearTimeout(late);
     return code;

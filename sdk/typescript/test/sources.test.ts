@@ -202,7 +202,7 @@ test("sqs deletes a message whose event needs no release after the work", async 
   const running = new Running({ ...options, source }, async (event, context) => {
     works.push(event.id);
     await context.heartbeat();
-    if (event.id === "slow") await sleep(1300);
+    if (event.id === "slow") await sleep(2500);
     cancelled.push(context.signal.aborted);
     if (event.id === "failed") throw new FailedError("no such file");
     if (event.id === "bad" && !works.includes("failed")) throw new Error("disk full");

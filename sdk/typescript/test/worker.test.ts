@@ -112,7 +112,7 @@ withFake("heartbeats come at a third of the time to live", async (fake) => {
   const took = new Map<string, number>();
   const running = new Running({ ...pulling(fake, 2), firstHeartbeatMs: 50 }, async (event) => {
     const begun = performance.now();
-    await until("heartbeats", () => (fake.beats.get(event.id) ?? 0) >= 6);
+    await until("heartbeats", () => (fake.beats.get(event.id) ?? 0) >= 12);
     took.set(event.id, performance.now() - begun);
   });
   fake.put("told", 1, "0.300s");
@@ -120,7 +120,7 @@ withFake("heartbeats come at a third of the time to live", async (fake) => {
   await until("both", () => fake.released("told").length === 1 && fake.released("untold").length === 1);
   assert.equal(await running.stop(), undefined);
   // At 100, 200, …, where an answer says nothing; and at 50, 150, …, where each says 0.3 s. Later on a slow machine.
-  for (const [id, ms] of took) assert.ok(ms >= 500 && ms <= 4000, `${id}: 6 heartbeats in ${ms} ms`);
+  for (const [id, ms] of took) assert.ok(ms >= 800 && ms < 30_000, `${id}: 12 heartbeats in ${ms} ms`);
 });
 
 withFake("a handler is told that its token is lost", async (fake) => {
@@ -322,7 +322,7 @@ withFake("a drain ends the work, and gives up what takes too long", async (fake)
   let reason: unknown;
   const told = new Gate();
   const listeners = process.listenerCount("SIGTERM") + process.listenerCount("SIGINT");
-  const running = new Running({ ...pulling(fake, 2), drainTimeoutMs: 600 }, async (event, context) => {
+  const running = new Running({ ...pulling(fake, 2), drainTimeoutMs: 3000 }, async (event, context) => {
     begun++;
     if (event.id === "short") return await told.opened;
     await forSignal(context.signal).catch((error: unknown) => (reason = error));

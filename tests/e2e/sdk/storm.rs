@@ -17,7 +17,7 @@ const STEP: usize = 30;
 
 fn schedule() -> String {
     let policy = json!({
-        "kind": "Policy", "id": "gentle", "maxInFlight": LIMIT, "tokenTtl": "2s", "suspectPeriod": "1s",
+        "kind": "Policy", "id": "gentle", "maxInFlight": LIMIT, "tokenTtl": "4s", "suspectPeriod": "1s",
     });
     let schedule = json!({
         "kind": "Schedule", "id": "pieces", "events": EVENTS, "policy": "gentle",
@@ -89,7 +89,7 @@ async fn programs_that_poll_and_are_killed_lose_nothing(kind: Kind) {
     };
     let mut ended = Vec::new();
     for kill in 1..=KILLS {
-        let place = wait_for("a worker to be killed at work", 60, async || {
+        let place = wait_for("a worker to be killed at work", 90, async || {
             let counts = run().await.counts.unwrap_or_default();
             let mut places = (0..WORKERS).map(|place| (kill + place) % WORKERS);
             places.find(|place| counts.succeeded as usize >= kill * STEP && is_at_work(&workers[*place]))
@@ -98,7 +98,7 @@ async fn programs_that_poll_and_are_killed_lose_nothing(kind: Kind) {
         let killed = std::mem::replace(&mut workers[place], worker(&service, place));
         ended.push((killed.kill(), now_us()));
     }
-    let end = wait_for("the end of the run", 60, async || {
+    let end = wait_for("the end of the run", 90, async || {
         Some(run().await).filter(|run| run.finish_time.is_some())
     })
     .await;

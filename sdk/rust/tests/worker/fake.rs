@@ -27,6 +27,7 @@ pub(crate) struct Books {
     pub(crate) refuse: Option<Refuse>,
 }
 
+#[derive(Clone)]
 pub(crate) struct Fake {
     pub(crate) url: String,
     books: Arc<Mutex<Books>>,
@@ -149,7 +150,7 @@ async fn told(books: &Mutex<Books>, path: &str, body: Value) -> Value {
 
 /// Waits until something has come about.
 pub(crate) async fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     while !is() {
         assert!(Instant::now() < end, "{what} did not come about");
         tokio::time::sleep(Duration::from_millis(2)).await;

@@ -27,7 +27,7 @@ impl Running {
     }
 
     async fn end(self) -> Result<(), Error> {
-        tokio::time::timeout(Duration::from_secs(20), self.ended).await.unwrap().unwrap()
+        tokio::time::timeout(Duration::from_secs(60), self.ended).await.unwrap().unwrap()
     }
 
     async fn stop(self) -> Result<(), Error> {
@@ -120,18 +120,27 @@ async fn what_a_handler_says_is_what_is_released() {
 #[tokio::test]
 async fn heartbeats_come_at_a_third_of_the_time_to_live() {
     let fake = Fake::start().await;
-    let worker = pulling(&fake, 2, async |_event, _context| {
-        tokio::time::sleep(Duration::from_millis(850)).await;
-        Ok(().into())
+    let took: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let (of_fake, of_took) = (fake.clone(), took.clone());
+    let worker = pulling(&fake, 2, move |event: Event, _context| {
+        let (fake, took) = (of_fake.clone(), of_took.clone());
+        async move {
+            let begun = Instant::now();
+            let beats = || fake.books().beats.get(&event.id).copied().unwrap_or_default();
+            until("twelve heartbeats", || beats() >= 12).await;
+            took.lock().unwrap().push(begun.elapsed());
+            Ok(().into())
+        }
     });
     let running = Running::start(worker.first_heartbeat(Duration::from_millis(50)));
     fake.put("told", 1, Some("0.300s"));
     fake.put("untold", 1, None);
     until("both", || fake.books().releases.len() == 2).await;
     running.stop().await.unwrap();
-    // At 100, 200, …; and at 50, 150, …: the answer says 0.3 s.
-    let books = fake.books();
-    assert!(books.beats.values().all(|beats| (5..=9).contains(beats)), "{:?}", books.beats);
+    // At 100, 200, …; and at 50, 150, …: the answer says 0.3 s. Later on a slow machine, never sooner.
+    let took = took.lock().unwrap();
+    let is_a_third = |took: &Duration| (800..30_000).contains(&took.as_millis());
+    assert!(took.len() == 2 && took.iter().all(is_a_third), "{took:?}");
 }
 
 #[tokio::test]
@@ -313,7 +322,7 @@ async fn a_drain_ends_the_work_and_gives_up_what_takes_too_long() {
             Ok(().into())
         }
     });
-    let running = Running::start(worker.drain_timeout(Duration::from_millis(300)));
+    let running = Running::start(worker.drain_timeout(Duration::from_secs(3)));
     fake.put("short", 1, None);
     fake.put("long", 1, None);
     until("work", || begun.load(SeqCst) == 2).await;
