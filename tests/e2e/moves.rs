@@ -79,10 +79,10 @@ impl World {
     }
 
     /// No schedule has missed a second, and no policy has had more in flight than it may.
-    fn judge(&self) {
+    async fn judge(&self) {
         for (number, consumer) in self.consumers.iter().enumerate() {
-            each_second(&consumer.notes, &format!("s{number}"), 5);
-            each_second(&self.keeper.notes, &format!("free{number}"), 1);
+            each_second(&consumer.notes, &format!("s{number}"), 5).await;
+            each_second(&self.keeper.notes, &format!("free{number}"), 1).await;
             consumer.notes.assert_clean();
             consumer.notes.assert_once();
             assert!(consumer.notes.in_flight_max() <= 2, "{number}: {}", consumer.notes.in_flight_max());
@@ -143,7 +143,7 @@ async fn what_belongs_elsewhere_moves_while_everything_goes_on(kind: Kind) {
         assert_eq!((run.state(), run.counts.unwrap().succeeded), (RunState::Finished, 6));
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
-    world.judge();
+    world.judge().await;
     let troubles = Cli::new(service.url()).json(&["troubles", "-A"]);
     assert_eq!(troubles["troubles"].as_array().map(Vec::len), Some(0), "{troubles}");
     service.stop().await;
@@ -153,7 +153,7 @@ async fn what_belongs_elsewhere_moves_while_everything_goes_on(kind: Kind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deaths_in_the_middle_of_it_lose_nothing() {
     let database = Database::new(Kind::Postgres).await;
-    let lease = ["--lease-ttl", "1500ms"];
+    let lease = ["--lease-ttl", "2s"];
     let flags = [&QUICK[..], &lease[..]].concat();
     let mut services = vec![Service::start_with(&database, &flags).await];
     for _ in 0..2 {
@@ -194,7 +194,7 @@ async fn deaths_in_the_middle_of_it_lose_nothing() {
     }
     wait_for("the others", 40, async || (world.kept().len() == 24).then_some(())).await;
     for (number, consumer) in world.consumers.iter().enumerate() {
-        each_second(&consumer.notes, &format!("s{number}"), 5);
+        each_second(&consumer.notes, &format!("s{number}"), 5).await;
         assert!(consumer.notes.in_flight_max() <= 2, "{number}: {}", consumer.notes.in_flight_max());
     }
     for service in services {

@@ -21,6 +21,8 @@ use tonic::transport::Channel;
 use crate::metrics::page;
 
 const QUEUE: &str = "namespaces/default/queues/render";
+/// As long as it is by itself: a machine that stands for a few seconds takes no shard from anybody.
+const LEASE: [&str; 2] = ["--lease-ttl", "6s"];
 
 fn workers(service: &Service) -> WorkerServiceClient<Channel> {
     WorkerServiceClient::new(service.channel())
@@ -88,7 +90,7 @@ async fn what_nobody_is_able_to_do_is_a_trouble_until_somebody_is(kind: Kind) {
     told.message().await.unwrap();
     triggered(&service, "frames", frames(3, &["gpux"])).await;
     // As long as it is new it is none: workers that are started anew come back.
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(no_worker(&service).await, None);
     let trouble = wait_for("a trouble", 30, async || no_worker(&service).await).await;
     assert_eq!(trouble.severity(), TroubleSeverity::Critical, "{trouble:?}");
@@ -114,7 +116,7 @@ async fn what_nobody_is_able_to_do_is_a_trouble_until_somebody_is(kind: Kind) {
     // One that polls, and is able to do something else, changes nothing when it goes.
     assert!(acquire(&service, &["gpu"], 1, 1).await.events.is_empty());
     assert!(no_worker(&service).await.is_some());
-    let events = acquire(&service, &["gpux"], 3, 20).await.events;
+    let events = acquire(&service, &["gpux"], 3, 60).await.events;
     assert_eq!(events.len(), 3, "{events:?}");
     wait_for("the end of the trouble", 20, async || no_worker(&service).await.is_none().then_some(())).await;
     for event in events {
@@ -136,7 +138,7 @@ async fn who_polls_is_able_while_it_is_at_work() {
         let mut schedule = frames(3, &[id]);
         schedule.target.as_mut().unwrap().release = release.into();
         triggered(&service, id, schedule).await;
-        assert_eq!(acquire(&service, &[id], 1, 20).await.events.len(), 1);
+        assert_eq!(acquire(&service, &[id], 1, 60).await.events.len(), 1);
     }
     tokio::time::sleep(Duration::from_secs(13)).await;
     assert_eq!(no_worker(&service).await, None);
@@ -184,11 +186,11 @@ async fn policy_of(service: &Service, own: bool) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_at_work_for_one_process_is_able_for_another() {
     let database = Database::new(Kind::Postgres).await;
-    let services = [Service::start(&database).await, Service::join(&database, &[]).await];
+    let services = [Service::start_with(&database, &LEASE).await, Service::join(&database, &LEASE).await];
     divided(&services[0]).await;
     let (near, far) = (policy_of(&services[0], true).await, policy_of(&services[0], false).await);
     triggered(&services[0], "held", Schedule { policy: far, ..frames(1, &["gpu"]) }).await;
-    let held = acquire(&services[0], &["gpu"], 1, 20).await.events.remove(0).name;
+    let held = acquire(&services[0], &["gpu"], 1, 60).await.events.remove(0).name;
     triggered(&services[0], "waits", Schedule { policy: near, ..frames(1, &["gpu"]) }).await;
     let troubles = async || {
         let filter = "kind=no_worker AND schedule=namespaces/default/schedules/waits".to_owned();
@@ -260,9 +262,9 @@ async fn divided(service: &Service) {
 /// Between two polls, and where the owner is another process, a worker is listed with what it has.
 async fn who_polls_is_listed_with_what_it_has(kind: Kind) {
     let database = Database::new(kind).await;
-    let mut services = vec![Service::start(&database).await];
+    let mut services = vec![Service::start_with(&database, &LEASE).await];
     if kind == Kind::Postgres {
-        services.push(Service::join(&database, &[]).await);
+        services.push(Service::join(&database, &LEASE).await);
         // What a shard knows of those that poll does not go along with it.
         divided(&services[0]).await;
     }
@@ -397,8 +399,8 @@ async fn a_worker_that_does_not_read_is_given_up(kind: Kind) {
         while say.send(WorkRequest { message: Some(Say::Extend(extend.clone())) }).await.is_ok() {}
     });
     triggered(&service, "frames", frames(3, &[])).await;
-    assert_eq!(acquire(&service, &[], 3, 20).await.events.len(), 3, "a neighbour is given events meanwhile");
-    tokio::time::timeout(Duration::from_secs(120), pouring).await.unwrap().unwrap();
+    assert_eq!(acquire(&service, &[], 3, 60).await.events.len(), 3, "a neighbour is given events meanwhile");
+    tokio::time::timeout(Duration::from_secs(300), pouring).await.unwrap().unwrap();
     let mut unread = 0;
     let end = loop {
         match told.message().await {

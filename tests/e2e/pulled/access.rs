@@ -14,9 +14,12 @@ use tollgate_proto::v1::{
 };
 use tonic::{Code, Streaming};
 
+use super::talk::patient;
 use super::worker::{Deed, Notes, Worker, hello, open, place};
 use super::{given, pull, trigger};
 use crate::security::{Wire, handler, id, key, key_command, master, wire};
+
+const WORD_MAX: Duration = Duration::from_secs(60);
 
 fn workers(service: &Service, key: Option<&str>) -> WorkerServiceClient<Wire> {
     let header = key.map(|key| format!("Bearer {key}"));
@@ -67,7 +70,7 @@ async fn a_stream_is_for_the_queues_of_its_key() {
         say.send(WorkRequest { message: Some(Say::Hello(hello)) }).unwrap();
         let told = workers(&service, Some(key)).work(UnboundedReceiverStream::new(said)).await;
         let mut told = told?.into_inner();
-        tokio::time::timeout(Duration::from_secs(20), told.message()).await.expect("a word within 20 s")
+        tokio::time::timeout(WORD_MAX, told.message()).await.expect("a word within a minute")
     };
     let poll = async |key: &str, queue: &str| {
         let wait = Some(prost_types::Duration { seconds: 0, nanos: 0 });
@@ -105,8 +108,7 @@ async fn a_stream_is_for_the_queues_of_its_key() {
 
 async fn event(told: &mut Streaming<WorkResponse>) -> WorkEvent {
     loop {
-        let message =
-            tokio::time::timeout(Duration::from_secs(20), told.message()).await.unwrap().unwrap().unwrap();
+        let message = tokio::time::timeout(WORD_MAX, told.message()).await.unwrap().unwrap().unwrap();
         if let Some(Told::Event(event)) = message.message {
             return event;
         }
@@ -130,7 +132,7 @@ async fn a_revoked_key_is_given_no_further_event() {
         ..Default::default()
     };
     ops.create_policy(request).await.unwrap();
-    let schedule = Some(pull(6, "p", &[]));
+    let schedule = Some(patient(6, "p", &[]));
     let request =
         CreateScheduleRequest { parent, schedule_id: "frames".to_owned(), schedule, ..Default::default() };
     ops.create_schedule(request).await.unwrap();
@@ -165,7 +167,7 @@ async fn a_revoked_key_is_given_no_further_event() {
     tell(Say::Release(held[1].clone()));
     let mut further = 0;
     let end = loop {
-        match tokio::time::timeout(Duration::from_secs(20), told.message()).await.unwrap() {
+        match tokio::time::timeout(WORD_MAX, told.message()).await.unwrap() {
             Ok(Some(message)) => further += usize::from(matches!(message.message, Some(Told::Event(_)))),
             Ok(None) => panic!("it ends without a reason"),
             Err(status) => break status,
@@ -189,7 +191,7 @@ async fn a_message_that_is_too_large_ends_its_stream_alone() {
     let message = Say::Release(ReleaseTokenRequest { message: "x".repeat(5 << 20), ..Default::default() });
     say.send(WorkRequest { message: Some(message) }).unwrap();
     let end = loop {
-        match tokio::time::timeout(Duration::from_secs(20), told.message()).await.unwrap() {
+        match tokio::time::timeout(WORD_MAX, told.message()).await.unwrap() {
             Ok(Some(_)) => {}
             Ok(None) => panic!("it ends without a reason"),
             Err(status) => break status,

@@ -6,13 +6,17 @@ use tollgate_harness::resources::{policy, policy_name};
 use tollgate_harness::{Database, Kind, Service, wait_for};
 use tollgate_proto::v1::{GetHandlerStatusRequest, GetPolicyQueueRequest, Policy, WorkEvent};
 
+use super::talk::patient;
 use super::worker::{Deed, Notes, Worker, hello, place};
 use super::{given, pull, succeeded, trigger};
+
+/// As long as it is by itself: a machine that stands for a few seconds takes no shard from anybody.
+const LEASE: [&str; 2] = ["--lease-ttl", "6s"];
 
 async fn processes(database: &Database, count: usize) -> Vec<Service> {
     let mut services = Vec::new();
     for _ in 0..count {
-        services.push(Service::join(database, &["--lease-ttl", "3s"]).await);
+        services.push(Service::join(database, &LEASE).await);
     }
     wait_for("a share of the shards for each", 40, async || {
         let status = services[0].handler().get_handler_status(GetHandlerStatusRequest::default()).await;
@@ -32,10 +36,10 @@ async fn workers_of_one_process_do_what_all_own() {
     let (notes, place) = (Notes::default(), place(&services[0]));
     for id in ["a", "b", "c", "d", "e", "f"] {
         services[1].create_policy(id, policy(4)).await.unwrap();
-        trigger(&services[2], id, pull(30, id, &["gpu"])).await;
+        trigger(&services[2], id, patient(30, id, &["gpu"])).await;
     }
     for id in ["x", "y", "z"] {
-        trigger(&services[2], id, pull(30, "", &[])).await;
+        trigger(&services[2], id, patient(30, "", &[])).await;
     }
     let _worker = Worker::start(&place, hello("w", &["gpu"], 6), &notes, |_| Deed::Work(5));
     for id in ["a", "b", "c", "d", "e", "f", "x", "y", "z"] {
@@ -100,13 +104,13 @@ async fn processes_are_replaced_one_by_one_and_no_event_is_given_twice() {
             Worker::start(&places[number % 3], hello(&format!("w{number}"), &[], 2), &notes, deed)
         })
         .collect();
-    trigger(&services[0], "s", pull(1_500, "p", &[])).await;
+    trigger(&services[0], "s", patient(1_500, "p", &[])).await;
     for (number, place) in places.iter().enumerate() {
         given(&notes, 150 * (number + 1)).await;
-        let new = Service::join(&database, &["--lease-ttl", "3s"]).await;
+        let new = Service::join(&database, &LEASE).await;
         let mut old = services.remove(0);
         *place.lock().unwrap() = new.channel();
-        old.end(Duration::from_secs(20)).await.unwrap();
+        old.end(Duration::from_secs(30)).await.unwrap();
         services.push(new);
         assert_eq!(notes.go_aways(), 2 * (number + 1), "two workers were connected to each");
     }
