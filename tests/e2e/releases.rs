@@ -217,7 +217,7 @@ async fn a_silent_consumer_loses_its_token_and_a_heartbeat_keeps_it(kind: Kind) 
             _ => Conduct::work(0..1),
         })
         .await;
-    let short = Policy { token_ttl: Some(ms(1_500)), suspect_period: Some(ms(500)), ..policy(2) };
+    let short = Policy { token_ttl: Some(ms(3_000)), suspect_period: Some(ms(1_000)), ..policy(2) };
     service.create_policy("short", short).await.unwrap();
     let started = soon(800);
     for id in ["silent", "alive"] {
@@ -235,7 +235,9 @@ async fn a_silent_consumer_loses_its_token_and_a_heartbeat_keeps_it(kind: Kind) 
             .map(|arrival| arrival.attempt)
             .collect::<Vec<_>>()
     };
-    while now_us() < us(Some(started)) + 5_000_000 {
+    // For twice as long as silence is allowed, and until the silent one has come again.
+    while now_us() < us(Some(started)) + 9_000_000 || attempts("silent").await.len() < 2 {
+        assert!(now_us() < us(Some(started)) + 90_000_000, "what is silent does not come again");
         let request = ExtendTokenRequest { name: alive.event_id.clone(), attempt: Some(1), ttl: None };
         service.handler().extend_token(request).await.unwrap();
         tokio::time::sleep(Duration::from_millis(300)).await;

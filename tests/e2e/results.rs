@@ -333,6 +333,14 @@ async fn results_beyond_the_bound_are_refused_beside_a_neighbour(kind: Kind) {
         (arrivals.len() == 70).then_some(arrivals)
     })
     .await;
+    let neighbours_run = async || {
+        let began = Instant::now();
+        let run = trigger(&service, "neighbour").await;
+        wait_for("the neighbour's run", 30, async || service.run(&run.name).await.finish_time).await;
+        began.elapsed()
+    };
+    // How long it takes on this machine.
+    let usual = neighbours_run().await;
     let large = with(json!("x".repeat(256 * 1024 - 2)));
     let filling = async {
         let releases = held.iter().map(|held| {
@@ -345,15 +353,12 @@ async fn results_beyond_the_bound_are_refused_beside_a_neighbour(kind: Kind) {
     let neighbour = async {
         let mut slowest = Duration::ZERO;
         for _ in 0..5 {
-            let began = Instant::now();
-            let run = trigger(&service, "neighbour").await;
-            wait_for("the neighbour's run", 30, async || service.run(&run.name).await.finish_time).await;
-            slowest = slowest.max(began.elapsed());
+            slowest = slowest.max(neighbours_run().await);
         }
         slowest
     };
     let (told, slowest) = tokio::join!(filling, neighbour);
-    assert!(slowest < Duration::from_secs(4), "{slowest:?}");
+    assert!(slowest < Duration::from_secs(4) + 5 * usual, "{slowest:?}, and {usual:?} before");
     let taken = told.iter().filter(|told| matches!(told, Ok(ReleaseStatus::Released))).count();
     assert_eq!(taken, RUN_BYTES_MAX / (256 * 1024));
     for refused in told.iter().filter_map(|told| told.as_ref().err()) {

@@ -454,7 +454,7 @@ async fn a_database_that_is_silent_is_told() {
     proxy.set(Mode::Stall);
     let asked = Instant::now();
     let found = all(&service).await;
-    assert!(asked.elapsed() < Duration::from_secs(6), "after {:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(15), "after {:?}", asked.elapsed());
     assert_eq!(found[0].kind(), TroubleKind::StoreFails, "{found:?}");
     assert_eq!(scraped(&service, "store_fails").await, 1.0);
     proxy.set(Mode::Pass);

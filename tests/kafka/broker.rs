@@ -65,7 +65,7 @@ fn read(servers: &str, topic: &str, partitions: i32, at_least: usize) -> Vec<See
     }
     consumer.assign(&all).unwrap();
     let mut seen = Vec::new();
-    let mut until = Instant::now() + Duration::from_secs(if at_least == 0 { 2 } else { 30 });
+    let mut until = Instant::now() + Duration::from_secs(if at_least == 0 { 2 } else { 60 });
     while Instant::now() < until {
         let Some(record) = consumer.poll(Duration::from_millis(100)) else { continue };
         let record = record.unwrap();

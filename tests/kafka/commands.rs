@@ -77,7 +77,7 @@ impl World {
         if let Some(value) = value {
             record = record.payload(value);
         }
-        self.producer.send(record, Duration::from_secs(20)).await.unwrap();
+        self.producer.send(record, Duration::from_secs(60)).await.unwrap();
     }
 
     /// All that has been answered, once there is so much.
@@ -102,7 +102,7 @@ impl World {
                 config.set("bootstrap.servers", servers).set("group.id", GROUP).create().unwrap();
             let mut all = TopicPartitionList::new();
             all.add_partition_range("commands", 0, PARTITIONS - 1);
-            let found = consumer.committed_offsets(all, Duration::from_secs(10)).unwrap();
+            let found = consumer.committed_offsets(all, Duration::from_secs(60)).unwrap();
             let mut sum = 0;
             for one in found.elements() {
                 if let Offset::Offset(offset) = one.offset() {
@@ -204,7 +204,7 @@ async fn what_came_too_early_waits_while_others_go_on() {
     let database = Database::new(Kind::Sqlite).await;
     let service = start(&database).await;
     let world = World::new();
-    let commands = world.start(service.url(), json!({"notFoundFor": "40s"}));
+    let commands = world.start(service.url(), json!({"notFoundFor": "2m"}));
     let early = command("pause", "early", json!({"resource": "schedules/late", "revision": 2}));
     world.put("same", Some(early.to_string().as_bytes())).await;
     for number in 0..30 {

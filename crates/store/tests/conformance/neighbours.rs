@@ -159,7 +159,7 @@ async fn a_commit_that_waits_for_a_lock_stops_no_other_shard() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     let small = few(1);
     let others = join_all(leases.iter().map(|lease| store.commit(lease, &small)));
-    let done = tokio::time::timeout(Duration::from_secs(3), others).await;
+    let done = tokio::time::timeout(Duration::from_secs(5), others).await;
     done.expect("they wait for the one that stands").into_iter().for_each(|done| done.unwrap());
     assert!(!stands.is_finished());
     other.execute("ROLLBACK").await.unwrap();
@@ -198,7 +198,7 @@ async fn people_who_wait_keep_neither_heartbeats_nor_commits_waiting() {
         let history = vec![ended(run.id, heartbeat.try_into().unwrap(), Outcome::Succeeded)];
         store.commit(&lease, &Changes { history, ..Changes::default() }).await.unwrap();
         store.shards_with_news(NOON_US).await.unwrap();
-        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     assert!(place.number(waits).await <= 2, "people have so many connections");

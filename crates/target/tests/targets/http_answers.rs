@@ -145,6 +145,9 @@ async fn a_kept_connection_that_the_server_closed_costs_nothing() {
     for index in 0..3 {
         assert_eq!(targets.send(event(http(server.url()), index)).await, Sent::Accepted);
         // The close has to arrive; a request that meets it half way is rightly unclear.
+        while server.open() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(server.connections(), 3);
@@ -162,7 +165,7 @@ async fn connections_that_nobody_uses_are_closed_after_a_while() {
         }
     };
     // This many are kept, and after some seconds none.
-    tokio::time::timeout(Duration::from_secs(2), until(3)).await.unwrap();
+    tokio::time::timeout(Duration::from_millis(3_500), until(3)).await.unwrap();
     tokio::time::timeout(Duration::from_secs(20), until(0)).await.unwrap();
     assert_eq!(targets.send(delivery(http(server.url()))).await, Sent::Accepted);
 }
@@ -185,7 +188,7 @@ async fn a_bad_host_does_not_delay_another() {
     let (bad, good) = (Server::always(Reply::Hang).await, Server::always(answer(200, "", "")).await);
     let targets = targets();
     let mut slow = http(bad.url());
-    slow.deadline_ms = 1_000;
+    slow.deadline_ms = 5_000;
     let start = Instant::now();
     let hanging = join_all((0..50).map(|index| targets.send(event(slow.clone(), index))));
     let quick = async {
@@ -194,7 +197,7 @@ async fn a_bad_host_does_not_delay_another() {
         start.elapsed()
     };
     let (hung, quick) = futures::join!(hanging, quick);
-    assert!(quick < Duration::from_millis(900), "{quick:?}");
+    assert!(quick < Duration::from_millis(4_500), "{quick:?}");
     hung.into_iter().for_each(|sent| drop(doubt(sent)));
     refusal(targets.send(delivery(http(format!("http://127.0.0.1:{}/", closed_port().await)))).await);
 }

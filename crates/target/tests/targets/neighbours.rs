@@ -23,7 +23,7 @@ fn of(schedule: u128, namespace: &str, target: HttpTarget, index: u32) -> Delive
 async fn a_target_that_says_nothing_leaves_connections_to_the_others() {
     let (hung, healthy) = (Server::always(Reply::Hang).await, Server::always(answer(200, "", "")).await);
     let targets = with(|options| options.connections_max = 16);
-    let deadline_ms = 3_000;
+    let deadline_ms = 12_000;
     let target = HttpTarget { deadline_ms, ..http(hung.url()) };
     let began = Instant::now();
     // More than there are places, by four schedules of the neighbour's namespace.
@@ -37,7 +37,7 @@ async fn a_target_that_says_nothing_leaves_connections_to_the_others() {
         began.elapsed()
     };
     let (crowd, took) = futures::future::join(join_all(crowd), neighbour).await;
-    assert!(took < Duration::from_millis(1_400), "it waited for the crowd: {took:?}");
+    assert!(took < Duration::from_millis(5_600), "it waited for the crowd: {took:?}");
     let (unclear, unsent): (Vec<_>, Vec<_>) =
         crowd.into_iter().partition(|sent| matches!(sent, Sent::Unclear { .. }));
     assert_eq!((unclear.len(), hung.connections()), (12, 12), "three quarters of the places");

@@ -218,12 +218,20 @@ async fn a_queue_has_a_bounded_number_of_calls_under_way_and_a_fifo_queue_one() 
     for (queue, calls) in [(QUEUE.to_owned(), 64), (format!("{QUEUE}.fifo"), 1)] {
         let server = Server::always(Reply::Hang).await;
         let mut target = sqs(queue, server.origin());
-        target.deadline_ms = 2_000;
+        target.deadline_ms = 60_000;
         let targets = targets();
         let sends = join_all((0..1_000).map(|index| targets.send(event(target.clone(), index))));
-        // Long enough for all that will be sent at once, and short of the deadline.
-        let ended = tokio::time::timeout(Duration::from_millis(1_500), sends).await;
-        assert!(ended.is_err());
+        // Until all are there that may be under way, and a while longer.
+        let enough = async {
+            while server.requests().len() < calls {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        };
+        tokio::select! {
+            sent = sends => panic!("{:?}", sent.first()),
+            () = enough => {}
+        }
         let sizes: Vec<usize> = server.requests().iter().map(|request| ids(request).len()).collect();
         assert_eq!(sizes, vec![10; calls]);
     }

@@ -62,7 +62,7 @@ async fn many_bring_theirs_with_where_they_were_written() {
     for _ in 0..2 {
         let begun = tollgate_clock::instant_now();
         let answer = world.apply(all.clone()).await.unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(5), "a look that hangs keeps nobody");
+        assert!(begun.elapsed() < Duration::from_secs(30), "a look that hangs keeps nobody");
         let mut warned: Vec<(String, WarningKind)> = answer
             .warnings
             .iter()
