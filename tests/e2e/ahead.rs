@@ -249,7 +249,7 @@ async fn runs_and_schedules_are_narrowed(kind: Kind) {
     for id in ["p", "q"] {
         service.create_policy(id, policy(2)).await.unwrap();
     }
-    let (early, late) = (soon(300), soon(60_000));
+    let (early, late) = (soon(3_000), soon(60_000));
     service.create_schedule("night-a", once(early, 1, "p", http(&consumer))).await.unwrap();
     service.create_schedule("night-b", once(late, 1, "q", http(&consumer))).await.unwrap();
     service.create_schedule("day", once(early, 1, "q", http(&consumer))).await.unwrap();

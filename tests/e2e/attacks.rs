@@ -159,7 +159,7 @@ async fn releases_of_those_who_hold_nothing_change_nothing(kind: Kind) {
     service.create_policy("shut", policy(LIMIT)).await.unwrap();
     let pause = PausePolicyRequest { name: policy_name("shut"), ..PausePolicyRequest::default() };
     service.master().pause_policy(pause).await.unwrap();
-    let at = soon(1_000);
+    let at = soon(3_000);
     let retry =
         RetryPolicy { min_backoff: Some(ms(200)), max_backoff: Some(ms(400)), ..RetryPolicy::default() };
     let busy = Schedule { retry: Some(retry), ..once(at, EVENTS, "busy", http(&consumer)) };

@@ -36,14 +36,15 @@ async fn sleep_until(time_us: i64) {
 
 async fn deleted_and_moved_schedules_do_not_fire(kind: Kind) {
     let World { _database, service, consumer } = world(kind, |_| Conduct::work(0..1)).await;
-    let at = soon(2_500);
+    // All of it is said before.
+    let at = soon(8_000);
     for id in ["deleted", "moved", "kept"] {
         service.create_schedule(id, once(at, 2, "", http(&consumer))).await.unwrap();
         service.first_run(id).await;
     }
     let request = DeleteScheduleRequest { name: schedule_name("deleted"), ..Default::default() };
     service.master().delete_schedule(request).await.unwrap();
-    let later = soon(4_500);
+    let later = prost_types::Timestamp { seconds: at.seconds + 2, nanos: 0 };
     let moved = Schedule { name: schedule_name("moved"), ..once(later, 3, "", http(&consumer)) };
     let request = UpdateScheduleRequest { schedule: Some(moved), ..Default::default() };
     service.master().update_schedule(request).await.unwrap();
@@ -59,7 +60,7 @@ async fn deleted_and_moved_schedules_do_not_fire(kind: Kind) {
 
 async fn a_paused_schedule_skips_what_falls_due(kind: Kind) {
     let World { _database, service, consumer } = world(kind, |_| Conduct::work(0..1)).await;
-    let anchor = soon(2_000);
+    let anchor = soon(8_000);
     service.create_schedule("tick", every(2, anchor, 1, "", http(&consumer))).await.unwrap();
     service.first_run("tick").await;
     let request = PauseScheduleRequest {
@@ -138,7 +139,7 @@ async fn limits_and_pauses_of_policies_take_effect_at_once(kind: Kind) {
 async fn a_run_that_would_overlap_is_recorded_as_skipped(kind: Kind) {
     let World { _database, service, consumer } = world(kind, |_| Conduct::keep()).await;
     service.create_policy("p", policy(5)).await.unwrap();
-    let anchor = soon(1_500);
+    let anchor = soon(4_000);
     let schedule = Schedule { overlap: Overlap::Skip.into(), ..every(2, anchor, 1, "p", http(&consumer)) };
     service.create_schedule("tick", schedule).await.unwrap();
     wait_for("the first run", 20, async || (consumer.notes.arrivals_count() == 1).then_some(())).await;
@@ -197,9 +198,9 @@ async fn a_schedule_rests_after_each_run(kind: Kind) {
 }
 
 async fn what_did_not_start_in_time_expires(kind: Kind) {
-    let World { _database, service, consumer } = world(kind, |_| Conduct::work(2_500..2_600)).await;
+    let World { _database, service, consumer } = world(kind, |_| Conduct::work(7_500..7_600)).await;
     service.create_policy("p", policy(2)).await.unwrap();
-    let schedule = Schedule { finish_by: Some(ms(2_000)), ..once(soon(800), 10, "p", http(&consumer)) };
+    let schedule = Schedule { finish_by: Some(ms(6_000)), ..once(soon(800), 10, "p", http(&consumer)) };
     service.create_schedule("late", schedule).await.unwrap();
     let run = service.finished("late", 30).await;
     let counts = run.counts.unwrap();
@@ -214,7 +215,7 @@ async fn what_did_not_start_in_time_expires(kind: Kind) {
 
 async fn spread_events_come_evenly(kind: Kind) {
     let World { _database, service, consumer } = world(kind, |_| Conduct::work(0..1)).await;
-    let at = soon(1_000);
+    let at = soon(3_000);
     let schedule = Schedule { spread: Some(ms(4_000)), ..once(at, 8, "", http(&consumer)) };
     service.create_schedule("even", schedule).await.unwrap();
     service.finished("even", 30).await;

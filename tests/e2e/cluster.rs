@@ -105,7 +105,7 @@ async fn releases_go_through_every_process() {
         consumers.push(Consumer::start(service.link(), how, |_| Conduct::work(1..10)).await);
     }
     // Six policies live in several shards, so that every way leads to other processes, too.
-    let at = soon(2_000);
+    let at = soon(5_000);
     for number in 0..6 {
         let name = format!("p{number}");
         services[number % 3].create_policy(&name, policy(LIMIT)).await.unwrap();
@@ -375,7 +375,7 @@ async fn a_planned_stop_does_not_wait_for_slow_consumers() {
         _ => Conduct::work(10..40),
     })
     .await;
-    let at = soon(1_000);
+    let at = soon(3_000);
     stays.create_schedule("slow", once(at, SLOW, "both", on_response(&consumer))).await.unwrap();
     stays.create_schedule("quick", once(at, QUICK, "both", http(&consumer))).await.unwrap();
     arrived(&consumer.notes, 60).await;
@@ -403,7 +403,7 @@ async fn shards_move_to_a_process_that_joins() {
     let database = Database::new(Kind::Postgres).await;
     let mut services = cluster(&database, 1, &[]).await;
     let consumer = Consumer::start(services[0].link(), Releases::Unary, |_| Conduct::work(40..120)).await;
-    let at = soon(1_500);
+    let at = soon(4_000);
     for number in 0..POLICIES {
         let name = format!("p{number}");
         services[0].create_policy(&name, policy(4)).await.unwrap();

@@ -57,7 +57,7 @@ async fn what_was_answered_is_kept(kind: Kind) {
     service.create_policy("gentle", policy(1)).await.unwrap();
     service.create_schedule("first", once(soon(500), 1, "gentle", http(&consumer))).await.unwrap();
     wait_for("a release", 30, async || consumer.notes.releases().pop()).await;
-    let at = soon(1_500);
+    let at = soon(3_000);
     service.create_schedule("second", once(at, 3, "gentle", http(&consumer))).await.unwrap();
     service.kill9();
     let service = Service::start(&database).await;

@@ -224,7 +224,7 @@ async fn large_payloads_to_a_deaf_consumer_fill_neither_memory_nor_time(kind: Ki
     let text = prost_types::value::Kind::StringValue("x".repeat(250 * 1024));
     let payload = Some(prost_types::Value { kind: Some(text) });
     let before = service.rss_bytes();
-    let at = soon(3_000);
+    let at = soon(6_000);
     for number in 0..SCHEDULES {
         let schedule = Schedule { payload: payload.clone(), ..once(at, EVENTS, "", target.clone()) };
         create(&service, format!("s{number}"), schedule).await;

@@ -299,7 +299,7 @@ async fn a_run_that_waits_for_its_list_is_steered(kind: Kind) {
     let ended = service.run(&run.name).await;
     assert_eq!((ended.state(), ended.reason.as_str(), ended.events), (RunState::Cancelled, "not today", 0));
     // Another list, and none at all any more.
-    let at = soon(6_000);
+    let at = soon(20_000);
     for id in ["another", "none", "deleted"] {
         service.create_schedule(id, listed(at, from(&lists, "/b"), &consumer)).await.unwrap();
     }

@@ -50,7 +50,7 @@ async fn a_file_is_applied_and_its_events_are_done(kind: Kind) {
     let service = Service::start(&database).await;
     let cli = Cli::new(service.url());
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(1..30)).await;
-    let yaml = file(&consumer, &rfc3339(soon(2_000)));
+    let yaml = file(&consumer, &rfc3339(soon(10_000)));
 
     let dry = cli.run_with(&["apply", "-f", "-", "--dry-run"], &yaml);
     assert_eq!(dry.code, 0, "{dry:?}");
@@ -121,7 +121,7 @@ async fn why_names_who_holds_the_tokens(kind: Kind) {
     let service = Service::start(&database).await;
     let cli = Cli::new(service.url());
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::keep()).await;
-    let yaml = file(&consumer, &rfc3339(soon(1_000)));
+    let yaml = file(&consumer, &rfc3339(soon(5_000)));
     assert_eq!(cli.apply(&yaml).code, 0);
     wait_for("a full policy", 30, async || (consumer.notes.in_flight() == LIMIT).then_some(())).await;
     let run = service.first_run("nightly").await;

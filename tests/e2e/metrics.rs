@@ -100,7 +100,7 @@ async fn what_happened_is_counted(kind: Kind) {
     for (id, policy) in [("gentle", policy(5)), ("stuck", policy(3)), ("silent", silent)] {
         service.create_policy(id, policy).await.unwrap();
     }
-    let at = soon(1_000);
+    let at = soon(4_000);
     for (id, events, policy) in
         [("batch", 60, "gentle"), ("stuck", 10, "stuck"), ("silent", 4, "silent"), ("refused", 3, "")]
     {

@@ -64,7 +64,7 @@ async fn an_event_that_asks_to_come_again_comes_again(kind: Kind) {
 async fn checks_of_one_thing_are_cleared_by_its_label(kind: Kind) {
     let World { _database, service, consumer } = world(kind, |arrival| match arrival.attempt {
         1 => {
-            let ahead_ms = if arrival.schedule == "order-2" { 6_000 } else { 4_000 };
+            let ahead_ms = if arrival.schedule == "order-2" { 12_000 } else { 10_000 };
             Conduct::release(ReleaseTokenRequest {
                 next_check_time: Some(soon(ahead_ms)),
                 ..Default::default()
@@ -78,7 +78,7 @@ async fn checks_of_one_thing_are_cleared_by_its_label(kind: Kind) {
         Schedule { labels, ..once(at, 1, "p", http(&consumer)) }
     };
     for (id, order, at) in
-        [("order-1", "1", soon(800)), ("order-1-late", "1", soon(4_000)), ("order-2", "2", soon(800))]
+        [("order-1", "1", soon(800)), ("order-1-late", "1", soon(10_000)), ("order-2", "2", soon(800))]
     {
         service.create_schedule(id, check(order, at)).await.unwrap();
     }

@@ -76,7 +76,7 @@ async fn every_run_carries_the_items(kind: Kind) {
     })
     .await;
     service.create_policy("p", policy(2)).await.unwrap();
-    let anchor = Timestamp { seconds: soon(3_000).seconds - 5 * 3_600, nanos: 0 };
+    let anchor = Timestamp { seconds: soon(5_000).seconds - 5 * 3_600, nanos: 0 };
     let schedule = Schedule {
         events: None,
         payload: Some(from_json(&json!({"from": "schedule", "n": 0}))),

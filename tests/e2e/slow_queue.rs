@@ -65,7 +65,7 @@ async fn a_slow_queue_gets_every_attempt_in_its_order_though_shards_change_hands
     let database = Database::new(Kind::Postgres).await;
     let first = Service::start_with(&database, &[]).await;
     let (endpoint, seen) = queue().await;
-    let at = soon(2_000);
+    let at = soon(6_000);
     for number in 0..SCHEDULES {
         let name = format!("s{number}");
         first.create_policy(&name, policy(EVENTS)).await.unwrap();

@@ -48,7 +48,7 @@ async fn one_target_takes_and_another_refuses(kind: Kind) {
     for (id, limit) in [("first", 3), ("second", 2), ("third", 4)] {
         service.create_policy(id, policy(limit)).await.unwrap();
     }
-    let at = soon(1_000);
+    let at = soon(3_000);
     for (id, policy, consumer) in [("a", "first", &well), ("b", "second", &well), ("c", "third", &sick)] {
         let schedule = Schedule { retry: patient(), ..once(at, 6, policy, http(consumer)) };
         service.create_schedule(id, schedule).await.unwrap();

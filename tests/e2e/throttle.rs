@@ -13,7 +13,7 @@ const LIMIT: u32 = 25;
 /// Runs the schedules against a target, and checks what its consumer noted.
 async fn check(service: &Service, notes: &Notes, target: Target) {
     service.create_policy("gentle", policy(LIMIT)).await.unwrap();
-    let at = soon(1_500);
+    let at = soon(4_000);
     for id in SCHEDULES {
         service.create_schedule(id, once(at, EVENTS, "gentle", target.clone())).await.unwrap();
     }

@@ -1,6 +1,6 @@
 //! Keys: none, wrong, of another namespace, without the scope, expired, revoked; over gRPC, gRPC streams and REST.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tollgate_harness::resources::{PARENT, policy, policy_name};
@@ -219,17 +219,22 @@ async fn keys_begin_and_end(kind: Kind) {
     assert_eq!(key_command(&database, &["revoke", "0123456789abcdef"]).code, 1);
 
     // A key that ends by itself.
+    let made = Instant::now();
     let short = key_command(
         &database,
-        &["create", "brief", "--scopes", "read", "--namespace", "default", "--expires-in", "3s"],
+        &["create", "brief", "--scopes", "read", "--namespace", "default", "--expires-in", "10s"],
     );
     let short = short.out.trim().to_owned();
     known(&service, &short).await;
     let request = GetScheduleRequest { name: format!("{PARENT}/schedules/none") };
     let answer = master(&service, Some(&short)).get_schedule(request.clone()).await;
     assert_eq!(code(&answer), Code::NotFound, "{answer:?}");
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(code(&master(&service, Some(&short)).get_schedule(request).await), Code::Unauthenticated);
+    wait_for("its end", 30, async || {
+        let answer = master(&service, Some(&short)).get_schedule(request.clone()).await;
+        (code(&answer) == Code::Unauthenticated).then_some(())
+    })
+    .await;
+    assert!(made.elapsed() >= Duration::from_secs(10), "before its time");
 
     let listed = key_command(&database, &["list", "-o", "json"]);
     let listed: Value = serde_json::from_str(&listed.out).unwrap();

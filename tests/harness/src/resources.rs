@@ -21,8 +21,12 @@ pub fn ms(ms: i64) -> Duration {
     Duration { seconds: ms / 1_000, nanos }
 }
 
-/// The first whole second that is at least so many milliseconds ahead.
+/// A moment that has passed when its schedule is made does not come: a busy machine has so long for that at least.
+const LEAD_MS: i64 = 1_500;
+
+/// The first whole second that is at least so many milliseconds ahead, and not so near that a schedule for it comes too late.
 pub fn soon(ahead_ms: i64) -> Timestamp {
+    let ahead_ms = ahead_ms.max(LEAD_MS);
     Timestamp { seconds: (now_us() + ahead_ms * 1_000 + 999_999) / 1_000_000, nanos: 0 }
 }
 
