@@ -463,7 +463,7 @@ async fn the_page_is_told_what_changes_and_does_not_hold_the_service_up() {
         }
         told
     };
-    let told = tokio::time::timeout(Duration::from_secs(20), told).await.unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
     assert!(told.starts_with("data: "), "{told}");
     let began = std::time::Instant::now();
     service.stop().await;

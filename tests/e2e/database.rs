@@ -10,6 +10,9 @@ use tollgate_harness::resources::{every, http, policy, soon};
 use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::ListAuditEntriesRequest;
 
+/// A second of grace, and what a stop may take besides, on a busy machine.
+const ENDS_MAX: Duration = Duration::from_secs(20);
+
 /// A process with a schedule that fires each second, and events under way.
 async fn at_work(database: &Database) -> (Service, Consumer) {
     let service = Service::start_with(database, &["--shutdown-grace", "1s"]).await;
@@ -24,11 +27,11 @@ async fn at_work(database: &Database) -> (Service, Consumer) {
 async fn ends_although(mode: Mode) {
     let database = Database::new(Kind::Postgres).await;
     let (proxy, through) = database.behind_a_proxy().await;
-    let (service, _consumer) = at_work(&through).await;
+    let (mut service, _consumer) = at_work(&through).await;
     proxy.set(mode);
     // Something is under way that gets no answer.
     tokio::time::sleep(Duration::from_secs(2)).await;
-    service.stop().await;
+    service.end(ENDS_MAX).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -44,12 +47,12 @@ async fn sigterm_ends_a_process_whose_database_refuses_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigterm_ends_a_process_whose_tables_are_locked() {
     let database = Database::new(Kind::Postgres).await;
-    let (service, _consumer) = at_work(&database).await;
+    let (mut service, _consumer) = at_work(&database).await;
     let mut other = PgConnection::connect(&database.url()).await.unwrap();
     let lock = "BEGIN; LOCK TABLE members, queue_shards, runs, event_history IN ACCESS EXCLUSIVE MODE";
     sqlx::raw_sql(lock).execute(&mut other).await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
-    service.stop().await;
+    service.end(ENDS_MAX).await.unwrap();
     other.close().await.unwrap();
 }
 

@@ -84,7 +84,7 @@ impl Example {
 
     /// Asks it to stop, and waits until it has.
     async fn stop(&mut self) -> ExitStatus {
-        self.process.terminate(Duration::from_secs(20)).await.unwrap()
+        self.process.terminate(Duration::from_secs(60)).await.unwrap()
     }
 }
 
@@ -137,7 +137,11 @@ impl Subject {
             (run.state() == RunState::Finished).then_some(run)
         })
         .await;
-        let done = consumer.after("done");
+        // Its last words may be on their way.
+        let done = wait_for("its word about each event", 30, async || {
+            Some(consumer.after("done")).filter(|done| done.len() >= self.events)
+        })
+        .await;
         let distinct: BTreeSet<&String> = done.iter().collect();
         assert_eq!((done.len(), distinct.len()), (self.events, self.events), "{:?}", consumer.lines());
         assert_eq!(run.counts.unwrap().succeeded as usize, self.events, "{run:?}");

@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 use tollgate_harness::resources::{ms, once, policy, soon, sqs};
-use tollgate_harness::{Database, Emulator, Kind, Service, wait_for};
+use tollgate_harness::{Database, Emulator, Kind, Service, free_port, wait_for};
 use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::{HttpTarget, ReleaseTokenRequest, RetryPolicy, Schedule, Target};
 
@@ -279,10 +279,9 @@ async fn spans(service: &Service, outcome: &str) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_is_away_holds_nothing_up() {
-    let (collector, database) = (Collector::start().await, Database::new(Kind::Sqlite).await);
+    let database = Database::new(Kind::Sqlite).await;
     let (url, came) = consumer().await;
-    let nowhere = collector.url.clone();
-    drop(collector);
+    let nowhere = format!("http://127.0.0.1:{}", free_port().unwrap());
     let service = Service::start_with(&database, &["--otlp-endpoint", &nowhere]).await;
     service.create_policy("gentle", policy(5)).await.unwrap();
     service.create_schedule("traced", schedule(&url, 5)).await.unwrap();

@@ -38,13 +38,13 @@ async fn all(service: &Service) -> Vec<Trouble> {
 /// Waits until there is a trouble of this kind that looks as wanted.
 async fn seen(service: &Service, kind: TroubleKind, wanted: impl Fn(&Trouble) -> bool) -> Trouble {
     let mut last = Vec::new();
-    let end = now_us() + 40_000_000;
+    let end = now_us() + 90_000_000;
     loop {
         last.extend(all(service).await.into_iter().filter(|trouble| trouble.kind() == kind));
         if let Some(at) = last.iter().position(&wanted) {
             return last.swap_remove(at);
         }
-        assert!(now_us() < end, "{kind:?}: not within 40 s, only {last:?}");
+        assert!(now_us() < end, "{kind:?}: not within 90 s, only {last:?}");
         last.clear();
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -141,7 +141,7 @@ impl Browser {
             .header("content-type", "application/json")
             .body(Full::from(text))
             .unwrap();
-        let answer = tokio::time::timeout(Duration::from_secs(60), self.client.request(request));
+        let answer = tokio::time::timeout(Duration::from_secs(180), self.client.request(request));
         let answer = answer.await.expect("the browser does not answer").unwrap();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         let mut value: Value = serde_json::from_slice(&body).unwrap();
@@ -179,7 +179,7 @@ impl Browser {
     /// Waits until the page shows a text, without loading it anew.
     ///
     /// # Panics
-    /// When it has not come within so many seconds.
+    /// When it has not come within so many seconds, or as long as [`wait_for`] has patience.
     pub async fn sees(&self, text: &str, seconds: u64) {
         wait_for(&format!("{text:?} in the page"), seconds, async || {
             self.text().await.contains(text).then_some(())
