@@ -88,7 +88,7 @@ impl Example {
     }
 }
 
-/// The same, to be fired by hand: as written it may fire by itself meanwhile, as at each quarter of an hour.
+/// The file of an example, to be fired by hand: as written it may fire by itself meanwhile, as at each quarter of an hour.
 pub(crate) fn in_january(yaml: &str) -> String {
     let (start, rest) = yaml.split_once("\ntriggers:\n").expect("triggers");
     let (_, rest) = rest.split_once('\n').unwrap();
