@@ -60,7 +60,7 @@ async fn each_event_carries_its_item(kind: Kind) {
     service.create_schedule("list", schedule).await.unwrap();
     let payload =
         tollgate_proto::convert::payload::from_json(&json!({"from": "submission", "day": "2026-11-25"}));
-    let ahead = now_us() / 1_000_000 + 2;
+    let ahead = now_us() / 1_000_000 + 15;
     let launch_time = Some(prost_types::Timestamp { seconds: ahead, nanos: 0 });
     let asked =
         SubmissionHeader { payload: Some(payload), launch_time, priority: Some(7), ..header("first") };
@@ -181,7 +181,8 @@ async fn a_full_disk_makes_nothing_due() {
     service.create_schedule("list", manual(&consumer, "p")).await.unwrap();
     let items: Vec<Item> = (0..ITEMS).map(item).collect();
     let stream = tokio_stream::iter(parts(header("r"), items.clone()));
-    let stream = tokio_stream::StreamExt::throttle(stream, Duration::from_millis(4));
+    // Some seconds: it is in its middle when the disk is full.
+    let stream = tokio_stream::StreamExt::throttle(stream, Duration::from_millis(40));
     let mut master = service.master();
     let upload = tokio::spawn(async move { master.submit_items(stream).await });
     wait_for("some of the items", 30, async || {

@@ -59,7 +59,7 @@ async fn start(store: Arc<dyn Store>) -> World {
         Post::new(reach.clone()).unwrap(),
         ListClient::new(&reach).unwrap(),
     );
-    let options = Options { exclusive_store: true, poll_ms: 50, lease_ttl_ms: 600, ..Options::default() };
+    let options = Options { exclusive_store: true, poll_ms: 50, lease_ttl_ms: 3_000, ..Options::default() };
     let secret = store.installation().await.unwrap().secret.try_into().unwrap();
     let stores = Stores::of(store.clone());
     let peers = Peers::new(&stores, secret, ClientTlsConfig::new());

@@ -213,7 +213,7 @@ async fn closed(server: &Server) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(5), gone).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), gone).await.unwrap();
 }
 
 #[tokio::test]

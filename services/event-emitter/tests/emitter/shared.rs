@@ -396,7 +396,7 @@ async fn until(reached: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), wait).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap();
 }
 
 #[tokio::test]
