@@ -14,6 +14,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::journal::Journal;
+use crate::lag::Lags;
 
 /// One launch of one schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,6 +142,10 @@ pub(crate) struct Evidence<'a> {
     pub(crate) disturbances: &'a [Disturbance],
     pub(crate) watches: &'a [Watch],
     pub(crate) ahead: Option<Ahead>,
+    /// How late the campaign itself was.
+    pub(crate) lags: &'a Lags,
+    /// Of the processes.
+    pub(crate) lease_us: i64,
 }
 
 /// Which promise was broken.

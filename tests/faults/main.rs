@@ -10,6 +10,7 @@
 mod audit;
 mod campaign;
 mod journal;
+mod lag;
 mod load;
 mod names;
 mod order;
@@ -18,6 +19,7 @@ mod process;
 mod records;
 mod report;
 mod sink;
+mod told;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,7 +30,9 @@ use clap::Parser;
 
 use audit::Evidence;
 use campaign::{Campaign, Wish, progress};
+use lag::Lag;
 use report::Report;
+use told::Told;
 
 /// How long everything may take to drain after the last fault.
 const DRAIN_MAX: Duration = Duration::from_secs(180);
@@ -114,8 +118,10 @@ async fn run(arguments: Arguments) -> Result<bool> {
 
 async fn campaign(wish: &Wish, began: Instant, folder: &Path, output: &Path) -> Result<bool> {
     let commit = report::commit();
+    let lag = Lag::start();
     let mut campaign = Campaign::start(wish.clone(), folder).await?;
-    Box::pin(judge(&mut campaign, wish, (began, &commit), output)).await
+    let told = Told::start(folder, campaign.processes.len());
+    Box::pin(judge(&mut campaign, wish, (began, &commit), (lag, told), output)).await
 }
 
 async fn interrupted() -> Result<&'static str> {
@@ -131,6 +137,7 @@ async fn judge(
     campaign: &mut Campaign,
     wish: &Wish,
     (began, commit): (Instant, &str),
+    (lag, told): (Lag, Told),
     output: &Path,
 ) -> Result<bool> {
     Box::pin(campaign.run()).await?;
@@ -158,15 +165,21 @@ async fn judge(
     campaign.heal().await?;
     let ordered = campaign.load.ordered().clone();
     let journal = campaign.sink.journal().clone();
+    let lags = lag.lags().clone();
+    let mut disturbances = campaign.log.disturbances.clone();
+    disturbances.extend(told.disturbances(wish.lease));
     let verdict = audit::audit(&Evidence {
         ordered: &ordered,
         journal: &journal,
         records: &records,
-        disturbances: &campaign.log.disturbances,
+        disturbances: &disturbances,
         watches: &campaign.log.watches,
         ahead: campaign.log.ahead,
+        lags: &lags,
+        lease_us: i64::try_from(wish.lease.as_micros())?,
     });
-    let report = Report { wish, verdict: &verdict, campaign, took_s: began.elapsed().as_secs(), commit };
+    let (took_s, told) = (began.elapsed().as_secs(), told.counts());
+    let report = Report { wish, verdict: &verdict, campaign, took_s, commit, lags: &lags, told: &told };
     let path = output.join(format!("verdict-{}.json", if wish.postgres { "postgres" } else { "sqlite" }));
     std::fs::write(&path, format!("{:#}\n", report.json())).with_context(|| path.display().to_string())?;
     #[expect(clippy::print_stdout, reason = "the verdict for people")]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::audit::{Lateness, Verdict};
 use crate::campaign::{Campaign, Recovery, Wish};
+use crate::lag::Lags;
 
 /// What the verdict is about.
 pub(crate) struct Report<'a> {
@@ -17,6 +18,10 @@ pub(crate) struct Report<'a> {
     pub(crate) took_s: u64,
     /// Of the sources when it began.
     pub(crate) commit: &'a str,
+    /// How late the campaign itself was.
+    pub(crate) lags: &'a Lags,
+    /// What the processes' logs told, by reason.
+    pub(crate) told: &'a BTreeMap<&'static str, u64>,
 }
 
 impl Report<'_> {
@@ -64,6 +69,13 @@ impl Report<'_> {
             "healthy_beside": verdict.neighbours.iter().map(|(kind, late)| {
                 (kind.clone(), lateness(*late))
             }).collect::<serde_json::Map<_, _>>(),
+            "campaign_late": {
+                "worst_ms": self.lags.worst_us() / 1_000,
+                "seconds": self.lags.seconds().0,
+                "seconds_late_by_a_deadline": self.lags.seconds().1,
+                "overloaded": self.lags.is_overload(),
+            },
+            "told_by_logs": self.told,
             "left_out": log.left_out,
             "snapshots": log.dead_rows.iter().map(|(seconds, rows)| {
                 json!({"seconds": seconds, "dead_lease_rows": rows})
@@ -109,6 +121,14 @@ impl Report<'_> {
         }
         line("repeated without leave", repeats.not_allowed.to_string());
         line("released, and delivered again", repeats.of_done.to_string());
+        let ((seconds, late), worst_ms) = (self.lags.seconds(), self.lags.worst_us() / 1_000);
+        line(
+            "the campaign itself was late",
+            format!("{worst_ms} ms at most; by a deadline or more in {late} of {seconds} s"),
+        );
+        for (reason, count) in self.told {
+            line("told by the logs", format!("{count:>7}  {reason}"));
+        }
         for (seconds, rows) in &log.dead_rows {
             line("snapshot held", format!("{seconds} s, {rows} dead rows of leases more"));
         }
@@ -155,11 +175,18 @@ impl Report<'_> {
         for oddity in &log.oddities {
             line("BROKEN", oddity.clone());
         }
+        if self.lags.is_overload() {
+            line("THE MACHINE WAS OVERLOADED", "a run that is clean beside this proves little".to_owned());
+        }
         text
     }
 
     fn word(&self) -> &'static str {
-        if self.is_kept() { "kept" } else { "broken" }
+        match (self.is_kept(), self.lags.is_overload()) {
+            (true, false) => "kept",
+            (true, true) => "kept, on an overloaded machine",
+            (false, _) => "broken",
+        }
     }
 
     fn store(&self) -> &'static str {

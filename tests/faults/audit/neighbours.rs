@@ -6,7 +6,8 @@ use super::{Evidence, Lateness, Promise, Verdict, Watch};
 use crate::journal::{Event, What};
 use crate::sink::kind::HEALTHY;
 
-/// What is somebody else's business holds healthy work up for less than this, also on a machine that has much to do.
+/// What is somebody else's business holds healthy work up for less than this, also on a machine that has much to do; and for less
+/// than it seems where the campaign itself is late.
 const STOPPED_US: i64 = 4_000_000;
 /// The consequences of a fault last for a while.
 const AFTER_US: i64 = 4_000_000;
@@ -28,7 +29,8 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
             if is_near(watch, sample.event) {
                 beside.push(sample.late_us);
             }
-            if watch.spares_others && sample.late_us > STOPPED_US {
+            let lag_us = evidence.lags.around(sample.event.launch_us + sample.late_us);
+            if watch.spares_others && sample.late_us > STOPPED_US + lag_us {
                 verdict.breach(Promise::Neighbour, || {
                     format!("{} us late beside {:?}: {:?}", sample.late_us, watch.kind, sample.event)
                 });

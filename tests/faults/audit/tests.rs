@@ -6,6 +6,7 @@ use super::*;
 use crate::journal::{Entry, Event, Met, What};
 
 const LAUNCH_US: i64 = 1_000_000_000;
+const LEASE_US: i64 = 3_000_000;
 
 /// A run of four events under a limit of two, all delivered, released and recorded.
 struct World {
@@ -15,6 +16,7 @@ struct World {
     disturbances: Vec<Disturbance>,
     watches: Vec<Watch>,
     ahead: Option<Ahead>,
+    lags: Lags,
 }
 
 fn event(index: u32) -> Event {
@@ -53,6 +55,7 @@ impl World {
             disturbances: Vec::new(),
             watches: Vec::new(),
             ahead: None,
+            lags: Lags::default(),
         };
         for index in 0..4 {
             world.deliver(index, 1, LAUNCH_US + i64::from(index) * 1_000);
@@ -76,6 +79,8 @@ impl World {
             disturbances: &self.disturbances,
             watches: &self.watches,
             ahead: self.ahead,
+            lags: &self.lags,
+            lease_us: LEASE_US,
         })
     }
 
