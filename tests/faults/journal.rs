@@ -16,6 +16,17 @@ pub(crate) enum Met {
     Refused,
     /// No answer, half an answer, or one that came too late.
     Doubtful,
+    /// A worker does not accept it, and gives it back by a release.
+    GivenBack,
+}
+
+/// How a release was answered with RELEASED.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// Its owner has carried it out.
+    Direct,
+    /// It lies in the inbox of its owner, which could not be reached.
+    Recorded,
 }
 
 /// An event as its deliveries describe it.
@@ -44,17 +55,23 @@ impl Event {
 /// What happened to the event with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// A delivery came. `enters`: the event is in flight from now on, if it was not before.
-    Arrived { attempt: u32, met: Met, enters: bool },
+    /// A delivery came. `enters`: the event is in flight from now on, if it was not before. `by`: the process that gave it to its
+    /// worker, where that is known.
+    Arrived { attempt: u32, met: Met, enters: bool, by: Option<u8> },
     /// The answer to a delivery that was taken is about to be written.
     Answered { attempt: u32 },
-    /// The connection ended right after that answer: whoever was to have it may have gone before.
-    HungUp { attempt: u32 },
+    /// The connection ended so soon after that answer: whoever was to have it may have gone before.
+    HungUp { attempt: u32, after_ms: u32 },
     /// A release, or an answer that refuses, is about to be sent.
     Left,
-    /// A release was answered with RELEASED.
-    Released,
+    /// A release of an event that is done was answered with RELEASED.
+    Released { said: Said },
+    /// So was one that gave back this attempt.
+    GaveBack { attempt: u32, said: Said },
 }
+
+/// A connection that ends later after an answer says nothing of it, however late the campaign is.
+pub(crate) const HUNG_UP_MAX_US: i64 = 5_000_000;
 
 /// One line of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +118,17 @@ pub(crate) enum Task {
 impl Journal {
     /// Writes down a delivery, and says what is to be done with it.
     pub(crate) fn arrived(&mut self, event: &Event, attempt: u32, met: Met, at_us: i64) -> (u32, Task) {
+        self.arrived_by(event, attempt, met, (at_us, None))
+    }
+
+    /// The same, of one that this process gave.
+    pub(crate) fn arrived_by(
+        &mut self,
+        event: &Event,
+        attempt: u32,
+        met: Met,
+        (at_us, by): (i64, Option<u8>),
+    ) -> (u32, Task) {
         let number = self.number(event);
         let known = &self.events[number as usize];
         if known != event {
@@ -110,7 +138,8 @@ impl Journal {
         let latest = self.latest.entry(number).or_default();
         *latest = attempt.max(*latest);
         let enters = !is_done;
-        self.entries.push(Entry { at_us, event: number, what: What::Arrived { attempt, met, enters } });
+        let what = What::Arrived { attempt, met, enters, by };
+        self.entries.push(Entry { at_us, event: number, what });
         if is_done {
             return (number, Task::ReleaseAgain);
         }
@@ -134,13 +163,14 @@ impl Journal {
         }
     }
 
-    /// An event is about to be given back by a release, whatever its deliveries were. False where somebody works on it.
-    pub(crate) fn gives_back(&mut self, event: u32, at_us: i64) -> bool {
-        if self.working.contains(&event) {
-            return false;
-        }
+    /// An event on which nobody works is about to be given back by a release, whatever its deliveries were.
+    pub(crate) fn gives_back(&mut self, event: u32, at_us: i64) {
         self.leaves(event, at_us);
-        true
+    }
+
+    /// The release that gives back this attempt was answered with RELEASED.
+    pub(crate) fn gave_back(&mut self, event: u32, attempt: u32, said: Said, at_us: i64) {
+        self.entries.push(Entry { at_us, event, what: What::GaveBack { attempt, said } });
     }
 
     /// The answer to a delivery that was taken is about to be written.
@@ -148,10 +178,15 @@ impl Journal {
         self.entries.push(Entry { at_us, event, what: What::Answered { attempt } });
     }
 
-    /// The connection has ended right after the answer to this attempt.
-    pub(crate) fn hung_up(&mut self, id: &str, attempt: u32, at_us: i64) {
+    /// The connection has ended some time after the answer to this attempt. Whether that is soon is the auditor's to say.
+    pub(crate) fn hung_up(&mut self, id: &str, attempt: u32, (answered_us, at_us): (i64, i64)) {
+        let after_us = at_us - answered_us;
+        if after_us > HUNG_UP_MAX_US {
+            return;
+        }
         if let Some(event) = self.numbers.get(id).copied() {
-            self.entries.push(Entry { at_us, event, what: What::HungUp { attempt } });
+            let after_ms = u32::try_from(after_us / 1_000).unwrap_or_default();
+            self.entries.push(Entry { at_us, event, what: What::HungUp { attempt, after_ms } });
         }
     }
 
@@ -165,8 +200,8 @@ impl Journal {
     }
 
     /// The service has said RELEASED.
-    pub(crate) fn released(&mut self, event: u32, at_us: i64) {
-        self.entries.push(Entry { at_us, event, what: What::Released });
+    pub(crate) fn released(&mut self, event: u32, said: Said, at_us: i64) {
+        self.entries.push(Entry { at_us, event, what: What::Released { said } });
     }
 
     /// A call that releases is to start. False where one is under way.

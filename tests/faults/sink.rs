@@ -37,7 +37,7 @@ const WORK_MAX_MS: u64 = 120;
 const KEPT_MS: std::ops::Range<u64> = 3_000..7_000;
 
 /// A connection that ends so soon after an answer may have been given up before it.
-const HEARD_US: i64 = 250_000;
+pub(crate) const HEARD_US: i64 = 250_000;
 /// Healthy schedules whose consumer is known by name. It closes its connections, so that the name is looked up again.
 pub(crate) const NAMED: &str = "healthy-named-";
 
@@ -208,15 +208,15 @@ impl Sink {
     }
 }
 
-/// One connection, until it ends. Where that is right after an answer, its sender may not have heard it.
+/// One connection, until it ends. Where that is soon after an answer, its sender may not have heard it.
 async fn serve(sink: Sink, stream: TcpStream) {
     let latest: Arc<Mutex<Latest>> = Arc::default();
     http::serve(stream, |request| take(sink.clone(), latest.clone(), request)).await;
     let latest = std::mem::take(&mut *latest.lock().unwrap_or_else(PoisonError::into_inner));
     let now_us = now_us();
-    if !latest.closes && latest.at_us + HEARD_US > now_us {
-        for (id, attempt) in latest.attempts {
-            sink.journal().hung_up(&id, attempt, now_us);
+    if !latest.closes {
+        for (id, attempt) in &latest.attempts {
+            sink.journal().hung_up(id, *attempt, (latest.at_us, now_us));
         }
     }
 }
@@ -287,4 +287,28 @@ fn read(body: &[u8]) -> Result<Delivery, String> {
             count: arrival.count,
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A consumer that nothing reaches.
+    pub(super) fn sink() -> Sink {
+        Sink { journal: Arc::default(), doors: Doors(Vec::new()), seed: 1, orders: Arc::default() }
+    }
+
+    /// One of a run of four events.
+    pub(super) fn event(index: u32) -> Event {
+        Event {
+            id: format!("07-run-{index}-seal"),
+            policy: PULLED.to_owned(),
+            key: String::new(),
+            schedule: "s".to_owned(),
+            run: "07-run".to_owned(),
+            launch_us: 0,
+            index,
+            count: 4,
+        }
+    }
 }

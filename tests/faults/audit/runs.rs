@@ -56,7 +56,7 @@ fn seen<'a>(evidence: &Evidence<'a>) -> HashMap<Launch<'a>, Seen> {
         .journal
         .entries
         .iter()
-        .filter(|entry| entry.what == What::Released)
+        .filter(|entry| matches!(entry.what, What::Released { .. }))
         .map(|entry| entry.event)
         .collect();
     for event in released.into_iter().map(|number| &events[number as usize]) {

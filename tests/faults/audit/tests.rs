@@ -1,9 +1,10 @@
 //! The auditor must be able to fail: each doctored log gives the right verdict, and the log as it was gives none.
 
+mod limits;
 mod pulled;
 
 use super::*;
-use crate::journal::{Entry, Event, Met, What};
+use crate::journal::{Entry, Event, Met, Said, What};
 
 const LAUNCH_US: i64 = 1_000_000_000;
 const LEASE_US: i64 = 3_000_000;
@@ -68,7 +69,7 @@ impl World {
         let (number, _) = self.journal.arrived(&event(index), attempt, Met::Taken, at_us);
         self.journal.answers(number, attempt, at_us);
         self.journal.finishes(number, at_us + 500);
-        self.journal.released(number, at_us + 600);
+        self.journal.released(number, Said::Direct, at_us + 600);
     }
 
     fn verdict(&self) -> Verdict {
@@ -271,7 +272,7 @@ fn a_repetition_needs_a_reason() {
     let answers: Vec<Entry> = unread.journal.entries.iter().copied().filter(is_first_answer).collect();
     for answer in answers {
         let place = unread.journal.entries.iter().position(|entry| *entry == answer).unwrap_or_default();
-        let hung_up = Entry { what: What::HungUp { attempt: 1 }, ..answer };
+        let hung_up = Entry { what: What::HungUp { attempt: 1, after_ms: 0 }, ..answer };
         unread.journal.entries.insert(place + 1, hung_up);
     }
     assert!(unread.verdict().is_kept(), "{:#?}", unread.verdict().breaches);
@@ -452,7 +453,7 @@ fn what_was_sent_again_in_silence_may_meet_the_release() {
         let silent = Event { policy: "silent".to_owned(), count: 5, ..event(4) };
         let (number, _) = world.journal.arrived(&silent, 1, Met::Taken, LAUNCH_US);
         world.journal.answers(number, 1, LAUNCH_US);
-        world.journal.released(number, LAUNCH_US + 4_000_000);
+        world.journal.released(number, Said::Direct, LAUNCH_US + 4_000_000);
         world.journal.arrived(&silent, 2, Met::Taken, LAUNCH_US + again_us);
         let breaches = world.verdict().breaches;
         let mut of_delivery = [Promise::Released, Promise::Duplicate].into_iter();

@@ -15,8 +15,8 @@ use tollgate_proto::v1::{
 };
 use tonic::Status;
 
-use super::{Conduct, Delivery, HEARD_US, Sink, TOO_LATE, read};
-use crate::journal::{Met, Task};
+use super::{Conduct, Delivery, Sink, TOO_LATE, read};
+use crate::journal::{Event, HUNG_UP_MAX_US, Met, Task};
 
 /// The queue of workers with streams, and the policy of its events.
 pub(crate) const PULLED: &str = "pulled";
@@ -79,8 +79,8 @@ impl Sink {
     /// What was accepted right before a stream ended may not have been heard.
     fn not_heard(&self, accepted: &Accepted) {
         let now_us = now_us();
-        for (id, attempt, _) in accepted.iter().filter(|(_, _, at_us)| at_us + HEARD_US > now_us) {
-            self.journal().hung_up(id, *attempt, now_us);
+        for (id, attempt, at_us) in accepted {
+            self.journal().hung_up(id, *attempt, (*at_us, now_us));
         }
     }
 
@@ -95,11 +95,14 @@ impl Sink {
             worker: format!("stream-{number}"),
         };
         voice.iter().for_each(|voice| voice.say(Say::Hello(hello.clone())));
-        let mut client = WorkerServiceClient::new(self.doors.any());
+        let (process, channel) = self.doors.one();
+        let mut client = WorkerServiceClient::new(channel);
         let mut told = client.work(UnboundedReceiverStream::new(said)).await?.into_inner();
         while let Some(message) = told.message().await? {
             match (message.message, &voice) {
-                (Some(Told::Event(event)), Some(voice)) if !self.given(&event, voice, accepted) => {
+                (Some(Told::Event(event)), Some(voice))
+                    if !self.given((process, &event), voice, accepted) =>
+                {
                     return Ok(());
                 }
                 (Some(Told::GoAway(_)), _) => voice = None,
@@ -109,15 +112,15 @@ impl Sink {
         Ok(())
     }
 
-    /// Meets an event that came on a stream. Whether the stream goes on.
-    fn given(&self, given: &WorkEvent, voice: &Voice, accepted: &mut Accepted) -> bool {
+    /// Meets an event that came on a stream of this process. Whether the stream goes on.
+    fn given(&self, (process, given): (usize, &WorkEvent), voice: &Voice, accepted: &mut Accepted) -> bool {
         let Some(delivery) = self.read_event(given) else { return true };
         let conduct = self.conduct(&delivery);
         let Delivery { event, attempt, .. } = delivery;
         let accept = Say::Accept(AcceptEvent { name: event.id.clone(), attempt });
         let release =
             ReleaseTokenRequest { name: event.id.clone(), attempt: Some(attempt), ..Default::default() };
-        let (number, task) = self.arrived(conduct, &event, attempt);
+        let (number, task, met) = self.came(conduct, &event, attempt, process);
         if task == Task::ReleaseAgain {
             self.accepts((number, &event.id, attempt), (voice, accept), accepted);
             self.works(Duration::ZERO, number, event, voice.clone());
@@ -127,14 +130,13 @@ impl Sink {
             Conduct::Hang => true,
             Conduct::Reset => false,
             Conduct::Refuse(_) | Conduct::Redirect | Conduct::HugeRefusal => {
-                // What it works on since an earlier attempt it does not give back.
-                if !self.journal().gives_back(number, now_us()) {
+                if met != Met::GivenBack {
                     self.accepts((number, &event.id, attempt), (voice, accept), accepted);
                     return true;
                 }
                 let (sink, voice) = (self.clone(), voice.clone());
                 tokio::spawn(async move {
-                    sink.release_once(&event, Some(attempt), ReleaseOutcome::Retry).await;
+                    sink.give_back(number, &event, attempt).await;
                     let outcome = ReleaseOutcome::Retry.into();
                     voice.say(Say::Release(ReleaseTokenRequest { outcome, ..release }));
                 });
@@ -165,6 +167,28 @@ impl Sink {
         }
     }
 
+    /// Writes down an event that came on a stream of this process. What the consumer has in hand it does not give back: that it
+    /// takes.
+    fn came(&self, conduct: Conduct, event: &Event, attempt: u32, process: usize) -> (u32, Task, Met) {
+        let mut journal = self.journal();
+        if let Some(kind) = conduct.misbehaviour() {
+            journal.misbehaves(kind);
+        }
+        let is_in_hand = journal.is_taken(&event.id);
+        let met = match conduct.met() {
+            _ if journal.is_done(&event.id) => Met::Taken,
+            Met::Refused if is_in_hand => Met::Taken,
+            Met::Refused => Met::GivenBack,
+            met => met,
+        };
+        let now_us = now_us();
+        let (number, task) = journal.arrived_by(event, attempt, met, (now_us, u8::try_from(process).ok()));
+        if met == Met::GivenBack {
+            journal.gives_back(number, now_us);
+        }
+        (number, task, met)
+    }
+
     fn accepts(
         &self,
         (number, id, attempt): (u32, &str, u32),
@@ -173,13 +197,13 @@ impl Sink {
     ) {
         let now_us = now_us();
         self.journal().answers(number, attempt, now_us);
-        accepted.retain(|(_, _, at_us)| at_us + HEARD_US > now_us);
+        accepted.retain(|(_, _, at_us)| at_us + HUNG_UP_MAX_US > now_us);
         accepted.push((id.to_owned(), attempt, now_us));
         voice.say(accept);
     }
 
     /// Works, releases at whatever process answers, and says on the stream that there is room again.
-    fn works(&self, time: Duration, number: u32, event: crate::journal::Event, voice: Voice) {
+    fn works(&self, time: Duration, number: u32, event: Event, voice: Voice) {
         let sink = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(time).await;
@@ -198,13 +222,15 @@ impl Sink {
             labels: Vec::new(),
             worker: format!("poll-{number}"),
         };
-        let answer = WorkerServiceClient::new(self.doors.any()).acquire_events(request).await?;
+        let (process, channel) = self.doors.one();
+        let answer = WorkerServiceClient::new(channel).acquire_events(request).await?;
         for given in answer.into_inner().events {
             let Some(Delivery { event, attempt, .. }) = self.read_event(&given) else { continue };
             let (number, task) = {
                 let mut journal = self.journal();
-                let (number, task) = journal.arrived(&event, attempt, Met::Taken, now_us());
-                journal.answers(number, attempt, now_us());
+                let (now_us, by) = (now_us(), u8::try_from(process).ok());
+                let (number, task) = journal.arrived_by(&event, attempt, Met::Taken, (now_us, by));
+                journal.answers(number, attempt, now_us);
                 (number, task)
             };
             match task {
@@ -224,5 +250,32 @@ impl Sink {
             is_same.then_some(delivery).ok_or_else(said)
         });
         delivery.map_err(|problem| self.journal().problems.push(problem)).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{event, sink};
+    use super::*;
+    use crate::journal::What;
+
+    #[test]
+    fn a_worker_gives_back_only_what_it_has_not_in_hand() {
+        let sink = sink();
+        let refused = Conduct::Refuse(500);
+        let (number, task, met) = sink.came(refused, &event(0), 1, 2);
+        assert_eq!((task, met), (Task::Nothing, Met::GivenBack));
+        let entries = sink.journal().entries.clone();
+        let came = What::Arrived { attempt: 1, met: Met::GivenBack, enters: true, by: Some(2) };
+        assert_eq!(entries.iter().map(|entry| entry.what).collect::<Vec<_>>(), [came, What::Left]);
+        // It works on it since an attempt in doubt.
+        assert!(sink.journal().begins_work(number));
+        assert_eq!(sink.came(refused, &event(0), 2, 2), (number, Task::Nothing, Met::Taken));
+        // It has done it.
+        sink.journal().finishes(number, 0);
+        assert_eq!(sink.came(refused, &event(0), 3, 2), (number, Task::ReleaseAgain, Met::Taken));
+        // What it does otherwise is what it does with every delivery.
+        assert_eq!(sink.came(Conduct::Hang, &event(1), 1, 0).2, Met::Doubtful);
+        assert_eq!(sink.came(Conduct::Prompt, &event(2), 1, 0).1, Task::Work);
     }
 }
