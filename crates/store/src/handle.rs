@@ -63,7 +63,7 @@ pub enum Posted {
     New,
     /// A message of the same id was there, and stays.
     ThereAlready,
-    /// Nothing was posted: the shard has changed hands.
+    /// Nothing was posted: the shard has changed hands, or what the message is about has moved to another one.
     ElsewhereNow,
 }
 
@@ -126,8 +126,8 @@ pub trait HandleStore:
     }
     /// Puts messages into a shard's inbox; one that is there already stays.
     async fn post(&self, shard: u16, messages: &[Message]) -> Result<(), StoreError>;
-    /// As [`HandleStore::post`] of one message, as long as the shard has not changed hands since `lease` was read: an owner that
-    /// takes it over later finds it.
+    /// As [`HandleStore::post`] of one message, as long as the shard has not changed hands since `lease` was read, and the runs
+    /// that it is about live in it: an owner that takes the shard over later finds it, and a run that moves later takes it along.
     async fn post_under(&self, lease: &Lease, message: &Message) -> Result<Posted, StoreError>;
     /// Dead events of a run: all, or those of `indexes`.
     async fn dead_events(

@@ -178,7 +178,8 @@ impl Shared {
     }
 
     /// The owner cannot be reached: its shard's inbox takes the release, durably, for the attempt that is in flight now. If
-    /// the shard has changed hands meanwhile, its new owner is asked: it may have read the inbox already.
+    /// the shard has changed hands meanwhile, its new owner is asked: it may have read the inbox already. If the run has left the
+    /// shard, it is not found here any more, and the caller looks where it is.
     async fn post_release(
         &self,
         request: &v1::ReleaseTokenRequest,

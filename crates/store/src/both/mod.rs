@@ -35,13 +35,14 @@ use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, Row};
 use tollgate_core::emit::Task;
-use tollgate_core::model::SkipReason;
+use tollgate_core::model::{RunId, SkipReason};
 use uuid::Uuid;
 
 use crate::StoreError;
 use crate::corrupt::Corruption;
 use crate::emit::Checkpoint;
 use crate::failure::Failure;
+use crate::handle::Posted;
 use crate::layout::ShardCount;
 use crate::plan::Filter;
 use crate::rows::{MessageRow, RunRow, ScanRow, SkippedRow, Word as _, id_range};
@@ -166,6 +167,28 @@ pub(crate) async fn insert_messages<DB: Engine>(
     messages: &[MessageRow],
 ) -> Result<u64, Failure> {
     tx.execute(Ask::new(sql!("inbox_insert")).bind(shard).set(messages)?).await
+}
+
+/// Adds messages to the inbox of a shard, as long as it has not changed hands, and the runs that they are about live in it. Both
+/// stay so until the commit: whoever moves a run later takes its messages along, and a run that has moved is found missing.
+pub(crate) async fn post_under<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    (shard, lease_id): (i32, Uuid),
+    runs: &[RunId],
+    messages: &[MessageRow],
+) -> Result<Posted, Failure> {
+    let share = Ask::new(sql!("shard_share")).bind(shard).bind(lease_id);
+    if tx.rows::<Exists>(share).await?.is_empty() {
+        return Ok(Posted::ElsewhereNow);
+    }
+    for run in runs {
+        let share = Ask::new(sql!("runs_share")).anew().bind(shard).bind(run.0);
+        if tx.rows::<Exists>(share).await?.is_empty() {
+            return Ok(Posted::ElsewhereNow);
+        }
+    }
+    let new = insert_messages(tx, shard, messages).await?;
+    Ok(if new == 0 { Posted::ThereAlready } else { Posted::New })
 }
 
 /// Adds runs. Answers how many were new.

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::Sqlite;
 use super::driver::tx;
 use super::load::decoded;
-use crate::both::insert_messages;
+use crate::both::{insert_messages, post_under};
 use crate::corrupt::CorruptRow;
 use crate::handle::{HandleStore, Inbox, Lease, LoadedShard, Member, Posted, UntakenRuns};
 use crate::line::Fence;
@@ -165,19 +165,12 @@ impl HandleStore for Sqlite {
     }
 
     async fn post_under(&self, lease: &Lease, message: &Message) -> Result<Posted, StoreError> {
-        let (shard, lease_id) = (i32::from(lease.shard), lease.lease_id);
+        let under = (i32::from(lease.shard), lease.lease_id);
+        let runs = Arc::new(message.control.runs());
         let messages = Arc::new(message_rows(std::slice::from_ref(message))?);
         self.run_tx("post_under", move |connection| {
-            let messages = Arc::clone(&messages);
-            let query = sqlx::query(both_sql!("shard_share")).bind(shard).bind(lease_id);
-            async move {
-                if query.fetch_optional(&mut *connection).await?.is_none() {
-                    return Ok(Posted::ElsewhereNow);
-                }
-                let new = insert_messages(&mut tx(connection), shard, &messages).await?;
-                Ok(if new == 0 { Posted::ThereAlready } else { Posted::New })
-            }
-            .boxed()
+            let (runs, messages) = (Arc::clone(&runs), Arc::clone(&messages));
+            async move { post_under(&mut tx(connection), under, &runs, &messages).await }.boxed()
         })
         .await
     }

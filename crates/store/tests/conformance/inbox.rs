@@ -1,7 +1,9 @@
 //! Messages to a shard, and what an owner makes of them.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use sqlx::Executor as _;
 use tollgate_core::handle::change::Changes;
 use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::{Release, ReleaseOutcome};
@@ -10,8 +12,9 @@ use tollgate_store::CommitError;
 use tollgate_store::handle::{Lease, Posted};
 use uuid::Uuid;
 
+use super::moves::{FROM, USED, tree};
 use super::place::Place;
-use super::samples::{NOON_US, commit, message, policy, schedule, shard_schedule, take};
+use super::samples::{NOON_US, audit, commit, message, policy, schedule, shard_schedule, take};
 
 fn changes() -> Changes {
     Changes::default()
@@ -109,6 +112,76 @@ pub(crate) async fn what_is_posted_under_a_lease_is_there_for_the_next_owner(pla
         assert_eq!(posted.unwrap() == Posted::New, inbox.contains(&message));
         seen = taken;
     }
+}
+
+/// A consumer's release of one event, as it is recorded.
+fn release(run: RunId, index: u32) -> Message {
+    Message::release(Release {
+        run,
+        index,
+        attempt: Some(1),
+        outcome: ReleaseOutcome::Succeeded,
+        message: String::new(),
+        next_check_us: None,
+        cursor: None,
+        result: None,
+    })
+}
+
+/// Waits until so many sessions wait for a lock, or there is nothing to wait for.
+async fn wait_for_locks(place: &Place, count: i64, is_over: impl Fn() -> bool) {
+    let waiting = "SELECT count(*) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    while place.number(waiting).await < count && !is_over() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// What is posted about a run goes with it to another shard, or is not posted where it was: its new owner would not find it.
+pub(crate) async fn nothing_is_posted_where_a_run_has_left(place: &Place) {
+    let store = place.open().await;
+    let tree = tree(&*store).await;
+    store.use_shards(USED, audit("shards")).await.unwrap();
+    let residents = store.residents_to_move(100).await.unwrap().remove(&FROM).unwrap();
+    let lease = take(&*store, FROM).await;
+    let [early, late, last] = [4, 5, 6].map(|index| release(tree.open.id, index));
+    assert_eq!(store.post_under(&lease, &early).await.unwrap(), Posted::New);
+    // On PostgreSQL the move is held up after it has looked what is recorded: it waits for a message that it takes along.
+    let mut holder = None;
+    if place.is_postgres() {
+        let mut connection = place.postgres_connection().await;
+        connection.execute("BEGIN; SELECT 1 FROM shard_inbox WHERE shard_id = 3 FOR UPDATE").await.unwrap();
+        holder = Some(connection);
+    }
+    let moving = {
+        let (store, lease) = (store.clone(), lease.clone());
+        tokio::spawn(async move { store.move_residents(&lease, &residents, &[], NOON_US).await })
+    };
+    if holder.is_none() {
+        while !moving.is_finished() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    } else {
+        wait_for_locks(place, 1, || moving.is_finished()).await;
+        assert!(!moving.is_finished(), "it is held up");
+    }
+    let posting = {
+        let (store, lease, late) = (store.clone(), lease.clone(), late.clone());
+        tokio::spawn(async move { store.post_under(&lease, &late).await })
+    };
+    if let Some(mut connection) = holder {
+        wait_for_locks(place, 2, || posting.is_finished()).await;
+        connection.execute("ROLLBACK").await.unwrap();
+    }
+    assert_eq!(posting.await.unwrap().unwrap(), Posted::ElsewhereNow);
+    let moved = moving.await.unwrap().unwrap().expect("the lease is this one");
+    assert!(moved.runs.contains_key(&tree.open.id), "{moved:?}");
+    assert_eq!(store.post_under(&lease, &last).await.unwrap(), Posted::ElsewhereNow);
+    assert!(store.inbox(FROM, 10).await.unwrap().is_empty(), "nothing is left behind");
+    let there = store.lease(tree.to).await.unwrap().unwrap();
+    assert_eq!(store.post_under(&there, &late).await.unwrap(), Posted::New);
+    let inbox = store.inbox(tree.to, 10).await.unwrap();
+    assert!(inbox.contains(&early) && inbox.contains(&late), "{inbox:?}");
 }
 
 pub(crate) async fn corrupt_message_is_left_out(place: &Place) {

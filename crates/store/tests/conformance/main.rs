@@ -157,8 +157,8 @@ conformance! {
         what_follows_is_launched_once the_end_of_a_chain_is_told_once;
     inbox: inbox_is_idempotent inbox_done_deletes_exactly forwards_are_posted_before
         forwards_survive_a_fenced_commit unreadable_messages_are_passed_over
-        what_is_posted_under_a_lease_is_there_for_the_next_owner corrupt_message_is_left_out
-        all_messages_round_trip;
+        what_is_posted_under_a_lease_is_there_for_the_next_owner nothing_is_posted_where_a_run_has_left
+        corrupt_message_is_left_out all_messages_round_trip;
     failures: failed_runs_are_listed_latest_end_first closed_runs_are_left_out_until_they_end_again
         rows_that_failed_are_found_by_outcome;
     ended: events_that_succeed_share_rows each_event_is_found_among_overlapping_batches people_see_a_line_an_event
