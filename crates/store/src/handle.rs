@@ -37,7 +37,9 @@ pub struct LoadedShard {
     pub unstarted: Vec<Unstarted>,
     /// How many further tokens count against each policy: those of runs that cannot be read.
     pub counted: Vec<(Option<Uuid>, u32)>,
-    /// The specs of those runs.
+    /// Those runs.
+    pub left_out: Vec<RunId>,
+    /// The specs of the runs that can.
     pub specs: Vec<RunSpec>,
     /// The shard's own pause.
     pub pause: ShardPause,

@@ -70,7 +70,9 @@ pub struct ShardState {
     pub unstarted: Vec<Unstarted>,
     /// How many further tokens count against each policy: those of runs that cannot be read. They are never freed.
     pub counted: Vec<(Option<Uuid>, u32)>,
-    /// Their specs.
+    /// Those runs. What is recorded of their events waits in the inbox.
+    pub left_out: Vec<RunId>,
+    /// The specs of the runs that are there.
     pub specs: Vec<RunSpec>,
     /// The shard's pause.
     pub pause: ShardPause,

@@ -48,6 +48,7 @@ impl Shard {
                 unfit.insert(id, counts_as);
             }
         }
+        self.left_out = unfit.keys().copied().chain(state.left_out).collect();
         // Rows of their own first: they say more than a batch.
         for token in state.tokens {
             self.restore_any(token, None, &unfit, now);

@@ -74,6 +74,8 @@ pub struct Shard {
     pub(super) followed: Outdated<RunId>,
     /// Schedules to be handed over to other shards, in the order of the commits that they wait for.
     pub(super) moves: VecDeque<Move>,
+    /// Runs that are not in memory, as they, or what they need, could not be read.
+    pub(super) left_out: BTreeSet<RunId>,
     /// What the next commit says.
     pub(super) pending: Pending,
     /// What has happened, by the minute.
@@ -126,6 +128,7 @@ impl Shard {
             ends: BTreeSet::new(),
             followed: Outdated::default(),
             moves: VecDeque::new(),
+            left_out: BTreeSet::new(),
             pending: Pending::default(),
             minutes: Minutes::new(now),
             since_us: now.mono_us,

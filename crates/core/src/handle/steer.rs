@@ -35,10 +35,10 @@ impl MessageNeeds {
 
 impl Shard {
     /// Carries out a message of the inbox; its row goes with the next commit. One that was taken in already is
-    /// passed over.
+    /// passed over, and so is one that waits for its run.
     pub fn control(&mut self, message: Message, mut context: Context, now: Now) {
         let known = self.messages.contains(&message.id);
-        if known || self.is_outdated(&message.control) {
+        if known || self.is_outdated(&message.control) || self.waits_for_run(&message.control) {
             return;
         }
         self.pending.urgent = true;
@@ -298,6 +298,12 @@ impl Shard {
             Control::CancelRun { run, .. } => !self.ledger.runs.contains(run) && self.listing.contains(run),
             _ => false,
         }
+    }
+
+    /// Whether a message is a release of a run that was left out as it could not be read: its consumer was told that it is
+    /// recorded. It stays in the inbox until the shard is loaded with that run.
+    pub fn waits_for_run(&self, control: &Control) -> bool {
+        matches!(control, Control::Release { release } if self.left_out.contains(&release.run))
     }
 
     /// The row of a run that has not started goes.

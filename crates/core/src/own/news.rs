@@ -1,7 +1,8 @@
 //! What an owner reads of what is new in the store, and what it passes over because it cannot be read.
 //!
 //! In: what reads have found. Out: what the next one asks for. Invariants: of each namespace something is taken in by each read;
-//! what cannot be read is tried again, now and then. Not here: reading.
+//! what cannot be read, or waits for a run that cannot, is tried again, now and then, and is in no other message's way. Not
+//! here: reading.
 
 use std::collections::BTreeSet;
 
@@ -117,7 +118,7 @@ fn in_turn(mut messages: Vec<Message>, runs_max: usize) -> (Vec<Message>, bool) 
 /// What is passed over because it cannot be read, and when it is tried again.
 #[derive(Debug)]
 pub(super) struct PassedOver {
-    /// Messages of the inbox.
+    /// Messages of the inbox, also those that can be read and wait for a run that cannot.
     messages: BTreeSet<Uuid>,
     /// Runs that the look under way has come across.
     runs: usize,
@@ -180,6 +181,11 @@ impl PassedOver {
         // Many of them take their time, and do not get more than a part of it.
         self.again_us = now_us + TRY_AGAIN_US.max((now_us - self.began_us) * 20);
         false
+    }
+
+    /// A message waits for a run that cannot be read.
+    pub(super) fn waits(&mut self, message: Uuid) {
+        self.messages.insert(message);
     }
 
     /// More has been passed over: it is to be counted and named, once its marks are durable.

@@ -264,6 +264,10 @@ impl<C> Owner<C> {
         let mut revoked = Vec::new();
         // Messages first: a run may need the policy or the fence that they bring.
         for (message, context) in std::mem::take(&mut news.messages) {
+            if self.machine.waits_for_run(&message.control) {
+                self.passed_over.waits(message.id);
+                continue;
+            }
             let released = match &message.control {
                 Control::Release { release } => Some((release.run, release.index)),
                 _ => None,
@@ -459,7 +463,7 @@ impl<C> Owner<C> {
         self.kept
     }
 
-    /// How many runs, and how many messages, cannot be read.
+    /// How many runs, and how many messages, cannot be read; messages also where their runs cannot.
     pub fn passed_over(&self) -> (usize, usize) {
         self.passed_over.counts()
     }

@@ -80,6 +80,7 @@ impl Store {
             batches: self.batches.values().cloned().collect(),
             unstarted: self.unstarted.values().cloned().collect(),
             counted: Vec::new(),
+            left_out: Vec::new(),
             specs: self.specs_of(&runs, &[]),
             runs,
             pause: self.pause.clone(),

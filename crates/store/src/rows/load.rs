@@ -276,6 +276,7 @@ impl Assembly {
             *counted.entry(self.unfit.get(&run).copied().flatten()).or_default() += tokens;
         }
         self.loaded.counted = counted.into_iter().collect();
+        self.loaded.left_out = self.unfit.into_keys().collect();
         (self.loaded, self.found)
     }
 

@@ -288,6 +288,7 @@ pub(crate) async fn corrupt_run_is_left_out(place: &Place) {
     place.sql("UPDATE runs SET priority = 99 WHERE schedule_id = 'bad'").await;
     let loaded = load(&*store).await;
     assert_eq!((loaded.runs, loaded.tokens), (vec![good.clone()], vec![token(good.id, 0)]));
+    assert_eq!(loaded.left_out, [bad.id]);
     let error = store.runs(5, &[bad.id]).await.expect_err("it is corrupt");
     let StoreError::Corrupt { table: "runs", key, column: "priority", .. } = &error else {
         panic!("{error}")

@@ -40,6 +40,7 @@ impl Owner {
             tokens: loaded.tokens,
             unstarted: loaded.unstarted,
             counted: loaded.counted,
+            left_out: loaded.left_out,
             specs: loaded.specs,
             pause: loaded.pause,
             counted_until_us,
