@@ -308,4 +308,42 @@ async fn repaired(world: World, held: &BTreeMap<&str, Vec<String>>) {
     world.service.stop().await;
 }
 
-on_both_stores!(a_corrupt_row_stops_what_it_describes_and_nothing_else);
+/// A release that was recorded for a run that cannot be read is carried out once it can.
+async fn a_recorded_release_waits_for_its_run(kind: Kind) {
+    let world = World::start(kind).await;
+    for (id, limit) in [("spec", LIMIT), ("good", 5)] {
+        world.service.create_policy(id, policy(limit)).await.unwrap();
+    }
+    let schedule = once(soon(1_000), EVENTS, "spec", http(&world.consumer));
+    world.service.create_schedule("spec", schedule).await.unwrap();
+    let schedule = every(1, soon(1_000), 1, "good", http(&world.consumer));
+    world.service.create_schedule("good", schedule).await.unwrap();
+    let held = world.delivered("spec", LIMIT as usize).await;
+    world.goes_on(1).await;
+
+    let run = match kind {
+        Kind::Sqlite => "lower(hex(run_id))",
+        Kind::Postgres => "CAST(run_id AS text)",
+    };
+    let of_it = "WHERE schedule_uid = (SELECT uid FROM schedules WHERE id = 'spec')";
+    let breaks = format!("UPDATE run_specs SET body = '{{' || body {of_it}");
+    let mends = format!("UPDATE run_specs SET body = substr(body, 2) {of_it}");
+    let (before, after) = (
+        r#"{"kind":"release","release":{"run":""#,
+        r#"","index":0,"attempt":1,"outcome":"SUCCEEDED","message":""}}"#,
+    );
+    let recorded = format!(
+        "INSERT INTO shard_inbox (shard_id, message_id, body) \
+         SELECT shard_id, run_id, '{before}' || {run} || '{after}' FROM runs WHERE schedule_id = 'spec'"
+    );
+    let world = world.while_stopped(&[breaks.as_str(), recorded.as_str()]).await;
+    world.goes_on(3).await;
+    assert_eq!(ids(&world.consumer.notes, "spec"), held, "nothing of it goes on");
+    let world = world.while_stopped(&[mends.as_str()]).await;
+    let all = world.delivered("spec", 3).await;
+    assert_eq!(all[..2], held, "its token is free: the next event has come");
+    assert_eq!(world.release(&held[0]).await.unwrap(), ReleaseStatus::AlreadyReleased);
+    world.service.stop().await;
+}
+
+on_both_stores!(a_corrupt_row_stops_what_it_describes_and_nothing_else, a_recorded_release_waits_for_its_run);
