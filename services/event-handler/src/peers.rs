@@ -2,7 +2,8 @@
 //!
 //! In: members and leases, from the membership's rounds or (in a process without the handler's role) from
 //! [`Peers::watch`]. Out: releases and questions forwarded to a shard's owner ([`forward`]), and wakes. Everything is
-//! best effort with a deadline: the caller has the store's inbox to fall back on, and owners poll.
+//! best effort with a deadline: the caller has the store's inbox to fall back on, and owners poll. A wake that was not heard is
+//! told again.
 //!
 //! Invariants: what was forwarded is never forwarded again; one channel per peer; no call waits longer than
 //! [`DEADLINE`]. Not here: what the other side does with a call (`peer_service`).

@@ -1,7 +1,11 @@
 //! One other process: its channel, the releases on their way to it, and the wakes that wait to be sent.
+//!
+//! In: calls, releases, and shards to be woken. Out: its answers. Invariants: a process that has not answered is left alone for a
+//! moment; a wake that it has not heard is told again as long as the process is known; one call with wakes is under way at most,
+//! and after one without an answer there is a pause. Not here: who owns what.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use prost::Message as _;
@@ -67,8 +71,8 @@ pub(super) struct PeerLink {
 struct Wakes {
     shards: BTreeSet<u16>,
     placement: bool,
-    /// A call is under way; what gathers meanwhile is the next one.
-    calling: bool,
+    /// They are being sent; what gathers meanwhile goes with the next call.
+    sending: bool,
 }
 
 impl Peer {
@@ -122,7 +126,8 @@ impl Peer {
         }
     }
 
-    /// Tells it that there is something for a shard in the store, or (none) that shards are to be placed anew.
+    /// Tells it that there is something for a shard in the store, or (none) that shards are to be placed anew. It is told also
+    /// while it is left alone: it may only have been slow.
     pub(super) fn wake(&self, shard: Option<u16>, calls: &TaskTracker) {
         let mut wakes = lock(&self.wakes);
         match shard {
@@ -131,8 +136,17 @@ impl Peer {
             }
             None => wakes.placement = true,
         }
-        if !std::mem::replace(&mut wakes.calling, true) {
-            calls.spawn(send_wakes(self.link.clone(), self.wakes.clone()));
+        if !std::mem::replace(&mut wakes.sending, true) {
+            let link = self.link.clone();
+            let call = move |request: v1::WakeShardsRequest| {
+                let link = link.clone();
+                async move {
+                    link.call_anyway(DEADLINE, |mut client| async move { client.wake_shards(request).await })
+                        .await
+                }
+            };
+            // Ends with the peer at the latest.
+            calls.spawn(send_wakes(Arc::downgrade(&self.wakes), call));
         }
     }
 }
@@ -154,6 +168,14 @@ impl PeerLink {
         if self.is_shunned() {
             return Asked::Nobody;
         }
+        self.call_anyway(within, call).await
+    }
+
+    /// Makes one call even while the process is left alone. Nobody: it has refused.
+    async fn call_anyway<T, F>(&self, within: Duration, call: impl FnOnce(Client) -> F) -> Asked<T>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
         match tokio::time::timeout(within, call(self.client.clone())).await {
             Ok(Ok(response)) => Asked::Answer(response.into_inner()),
             // It has refused, so it has done nothing.
@@ -219,18 +241,101 @@ async fn forward_releases(link: PeerLink, mut queue: mpsc::UnboundedReceiver<For
     }
 }
 
-async fn send_wakes(link: PeerLink, wakes: Arc<Mutex<Wakes>>) {
-    loop {
-        let request = {
-            let mut wakes = lock(&wakes);
-            if wakes.shards.is_empty() && !wakes.placement {
-                wakes.calling = false;
-                return;
+/// Sends what waits, as long as something does and the process is known.
+async fn send_wakes<F>(wakes: Weak<Mutex<Wakes>>, call: impl Fn(v1::WakeShardsRequest) -> F)
+where
+    F: Future<Output = Asked<v1::WakeShardsResponse>>,
+{
+    while let Some((shards, placement)) = next_wakes(&wakes) {
+        let numbers = shards.iter().copied().map(u32::from).collect();
+        let asked = call(v1::WakeShardsRequest { shards: numbers, wait: false, placement }).await;
+        // One that refuses is another process by now. One that has lost a shard takes its wake all the same: the next owner has
+        // read what it was for.
+        if matches!(asked, Asked::Unclear) {
+            put_back(&wakes, shards, placement);
+            tokio::time::sleep(SHUN).await;
+        }
+    }
+}
+
+/// What the next call tells: shards, and whether some are to be placed anew. None where nothing waits, and nobody sends any more.
+fn next_wakes(of: &Weak<Mutex<Wakes>>) -> Option<(BTreeSet<u16>, bool)> {
+    let kept = of.upgrade()?;
+    let mut wakes = lock(&kept);
+    if wakes.shards.is_empty() && !wakes.placement {
+        wakes.sending = false;
+        return None;
+    }
+    let shards = std::mem::take(&mut wakes.shards);
+    Some((shards, std::mem::take(&mut wakes.placement)))
+}
+
+/// They have not been heard.
+fn put_back(of: &Weak<Mutex<Wakes>>, shards: BTreeSet<u16>, placement: bool) {
+    if let Some(kept) = of.upgrade() {
+        let mut wakes = lock(&kept);
+        wakes.shards.extend(shards);
+        wakes.placement |= placement;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn waiting(shards: &[u16]) -> Arc<Mutex<Wakes>> {
+        let shards = shards.iter().copied().collect();
+        Arc::new(Mutex::new(Wakes { shards, placement: false, sending: true }))
+    }
+
+    #[tokio::test]
+    async fn what_was_not_heard_is_told_again_with_what_has_come_since() {
+        let (wakes, told) = (waiting(&[3, 5]), Mutex::new(Vec::new()));
+        let call = |request: v1::WakeShardsRequest| {
+            lock(&told).push(request.shards);
+            let is_first = lock(&told).len() == 1;
+            if is_first {
+                lock(&wakes).shards.insert(7);
             }
-            let shards = std::mem::take(&mut wakes.shards).into_iter().map(u32::from).collect();
-            v1::WakeShardsRequest { shards, wait: false, placement: std::mem::take(&mut wakes.placement) }
+            async move { if is_first { Asked::Unclear } else { Asked::Answer(v1::WakeShardsResponse::default()) } }
         };
-        // Best effort: it looks by itself, only later.
-        let _asked = link.call(|mut client| async move { client.wake_shards(request).await }).await;
+        let began = instant_now();
+        send_wakes(Arc::downgrade(&wakes), call).await;
+        assert_eq!(*lock(&told), [vec![3, 5], vec![3, 5, 7]]);
+        assert!(instant_now() - began >= SHUN, "one that does not answer is not called again at once");
+        assert!(!lock(&wakes).sending);
+    }
+
+    #[tokio::test]
+    async fn nobody_tells_a_process_that_is_not_known_any_more_or_that_refuses() {
+        let wakes = waiting(&[3]);
+        let (weak, known) = (Arc::downgrade(&wakes), Mutex::new(Some(wakes)));
+        let calls = Mutex::new(0);
+        let call = |_: v1::WakeShardsRequest| {
+            // It is forgotten while it is called.
+            drop(lock(&known).take());
+            *lock(&calls) += 1;
+            async { Asked::<v1::WakeShardsResponse>::Unclear }
+        };
+        send_wakes(weak, call).await;
+        assert_eq!(*lock(&calls), 1);
+        let wakes = waiting(&[3]);
+        send_wakes(Arc::downgrade(&wakes), |_| async { Asked::Nobody }).await;
+        assert!(lock(&wakes).shards.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_wake_goes_to_a_process_that_is_left_alone_and_nothing_else_does() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let member = Member { process: "p".to_owned(), roles: String::new(), address, heartbeat: 0 };
+        let peer = Peer::new(&member, &PeerKey::new(&[7; 32]), &ClientTlsConfig::new()).unwrap();
+        peer.link.shun();
+        let asked = peer.release(v1::ReleaseTokenRequest::default()).await;
+        assert_eq!(asked, Asked::Nobody);
+        peer.wake(Some(3), &TaskTracker::new());
+        let called = tokio::time::timeout(SHUN / 2, listener.accept()).await;
+        assert!(called.is_ok(), "it may only have been slow");
     }
 }
