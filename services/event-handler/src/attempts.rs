@@ -63,7 +63,7 @@ impl PulledBy {
         }
         let token_ttl = self.token_ttl_ms.map(convert::duration_of_ms);
         let event = v1::WorkEvent { name, attempt, event, token_ttl };
-        match self.desk.give(unit, event, (leave.until(deadline), deadline)).await {
+        match self.desk.give(unit, event, (leave, deadline)).await {
             Outcome::Accepted(by) => {
                 if let Some(by) = by {
                     if explicit {

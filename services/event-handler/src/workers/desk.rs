@@ -3,24 +3,25 @@
 //! In: workers that come, say something and go; asks for room; events. Out: room, and what became of each event.
 //! Invariants: each unit of room is at one worker, and one owner's or one event's; what nobody uses goes back, whoever dies; of
 //! an event that has not been written to its worker's stream it is known that the worker does not have it, of any other that it
-//! has not accepted nobody knows. Not here: who is next (`book`), streams and calls, other processes (`elsewhere`).
+//! has not accepted nobody knows. Not here: who is next (`book`), the way of one event to a worker here (`giving`), streams and
+//! calls, other processes (`elsewhere`).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::sync::mpsc;
 use tollgate_clock::Clock;
 use tollgate_core::handle::RoomAsk;
 use tollgate_core::model::{Now, PullTarget};
 use tollgate_proto::v1;
+use tollgate_target::Leave;
 
 use super::away::Away;
 use super::book::{Asker, Book, Given, PoolOf, QueueKey, WorkerId};
 use super::elsewhere::{Elsewhere, Lent};
-use super::handing::{Handed, Outcome, Way};
+use super::handing::{Limit, Outcome};
 use super::sessions::Session;
 use super::taken::Taken;
 use crate::routes::{Input, Routes};
@@ -184,46 +185,16 @@ impl Desk {
         &self,
         mut unit: RoomUnit,
         event: v1::WorkEvent,
-        (until, deadline): (Instant, Duration),
+        (leave, deadline): (&Leave, Duration),
     ) -> Outcome {
         match unit.place.take() {
             Some(Place::Here(worker)) => {
-                let outcome = self.give_here(worker, event, until).await;
-                if matches!(outcome, Outcome::NotSent(_)) {
-                    self.free(Place::Here(worker));
-                }
-                outcome
+                self.give_here(worker, event, Limit::Own(leave.clone(), deadline)).await
             }
-            Some(Place::Elsewhere(lent)) => self.0.elsewhere.give(lent, event, (until, deadline)).await,
+            Some(Place::Elsewhere(lent)) => {
+                self.0.elsewhere.give(lent, event, (leave.until(deadline), deadline)).await
+            }
             None => Outcome::NotSent("no worker has room for it".to_owned()),
-        }
-    }
-
-    /// To a worker of this process of which room was taken.
-    pub(super) async fn give_here(&self, worker: WorkerId, event: v1::WorkEvent, until: Instant) -> Outcome {
-        let (name, attempt) = (event.name.clone(), event.attempt);
-        let (reply, answer) = oneshot::channel();
-        let way = Arc::new(Way::default());
-        {
-            let state = self.state();
-            let Some(session) = state.sessions.get(&worker) else {
-                return Outcome::NotSent("its worker has gone".to_owned());
-            };
-            let handed = Box::new(Handed { event, way: way.clone(), reply });
-            if session.to.send(handed).is_err() {
-                return Outcome::NotSent("its worker has gone".to_owned());
-            }
-        }
-        match tokio::time::timeout_at(until, answer).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) | Err(_) if way.withdraw() => {
-                Outcome::NotSent("it could not be written to its worker's stream in time".to_owned())
-            }
-            Ok(Err(_)) => Outcome::Unclear("its worker's stream broke before it was accepted".to_owned()),
-            Err(_) => {
-                self.overdue(worker, &name, attempt);
-                Outcome::Unclear("its worker did not accept it in time".to_owned())
-            }
         }
     }
 
@@ -286,7 +257,7 @@ impl Desk {
         state.calls.remove(&call);
     }
 
-    /// Room of a worker here that was taken for another process goes back.
+    /// Room of a worker here goes back that was taken, and has no event.
     pub(super) fn free_here(&self, worker: WorkerId) {
         self.free(Place::Here(worker));
     }

@@ -176,16 +176,19 @@ impl Desk {
         }
     }
 
-    /// An event is being written to its worker, which is to accept it.
-    pub(super) fn written(&self, id: WorkerId, handed: Handed) {
+    /// To be called right before an event is written to its worker's stream, which is to accept it: the event, if it may be
+    /// written.
+    pub(super) fn write(&self, id: WorkerId, handed: Handed) -> Option<v1::WorkEvent> {
         let now_us = self.now_us();
         let mut state = self.state();
-        let Some(session) = state.sessions.get_mut(&id) else { return };
+        // Nothing would be heard of it from a stream that has ended.
+        let session = state.sessions.get_mut(&id)?;
+        let Handed { event, reply, .. } = handed.write()?;
         session.given += 1;
-        let v1::WorkEvent { name, attempt, .. } = handed.event;
-        let held = Held { attempt, since_us: now_us, units: 1, reply: Some(handed.reply) };
-        let units = session.events.get(&name).map_or(1, |before| before.units + 1);
-        session.events.insert(name, Held { units, ..held });
+        let units = session.events.get(&event.name).map_or(1, |before| before.units + 1);
+        let held = Held { attempt: event.attempt, since_us: now_us, units, reply: Some(reply) };
+        session.events.insert(event.name.clone(), held);
+        Some(event)
     }
 
     /// A worker accepts an event.

@@ -16,7 +16,7 @@ use tonic::Status;
 use super::book::{PoolOf, QueueKey, WorkerId};
 use super::desk::Desk;
 use super::elsewhere::{Lent, lock};
-use super::handing::Outcome;
+use super::handing::{Limit, Outcome};
 use super::lack::Lack;
 use crate::peers::Asked;
 
@@ -135,11 +135,7 @@ impl Desk {
         let outcome = match (worker, request.event) {
             (Some(worker), Some(event)) => {
                 let until = instant_now() + Duration::from_millis(request.deadline_ms.into());
-                let outcome = self.give_here(worker, event, until).await;
-                if matches!(outcome, Outcome::NotSent(_)) {
-                    self.free_here(worker);
-                }
-                outcome
+                self.give_here(worker, event, Limit::Lent(until)).await
             }
             _ => Outcome::NotSent("the room that was taken for it has gone back".to_owned()),
         };

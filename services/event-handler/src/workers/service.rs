@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use futures::stream::Map;
+use futures::stream::BoxStream;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tollgate_auth::{Access, StreamKey};
 use tollgate_clock::instant_now;
@@ -14,18 +13,14 @@ use tollgate_proto::v1;
 use tollgate_proto::v1::worker_service_server::WorkerService;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::book::{Labels, QueueKey, WorkerId};
-use super::handing::{Handed, Outcome};
+use super::book::{Labels, QueueKey};
 use super::listed;
+use super::poll::Poll;
 use super::sessions::Profile;
-use super::stream::{self, Opened, Outgoing, turned_away};
+use super::stream::{self, Opened, Passing, turned_away};
 use super::taken::Poller;
 use crate::Shared;
 
-/// How long an answer that has an event waits for others.
-const TOGETHER: Duration = Duration::from_millis(5);
-/// How long one that is full, or late, waits for what its room has been promised to.
-const PROMISED: Duration = Duration::from_millis(250);
 /// Messages that are on their way to a worker at once.
 const ON_THE_WAY: usize = 16;
 /// The most workers of a list.
@@ -45,7 +40,7 @@ impl Workers {
 
 #[tonic::async_trait]
 impl WorkerService for Workers {
-    type WorkStream = Map<ReceiverStream<Outgoing>, fn(Outgoing) -> Result<v1::WorkResponse, Status>>;
+    type WorkStream = BoxStream<'static, Result<v1::WorkResponse, Status>>;
 
     async fn work(
         &self,
@@ -61,10 +56,10 @@ impl WorkerService for Workers {
             let last = outlet.clone();
             if let Err(status) = stream::serve(shared, opened, outlet).await {
                 // A worker that has gone needs no word.
-                let _gone = last.send(Box::new(Err(status))).await;
+                let _gone = last.send(Box::new(Passing::Told(Err(status)))).await;
             }
         });
-        Ok(Response::new(ReceiverStream::new(messages).map(|message| *message)))
+        Ok(Response::new(ReceiverStream::new(messages).filter_map(stream::written).boxed()))
     }
 
     async fn acquire_events(
@@ -86,7 +81,9 @@ impl WorkerService for Workers {
         let by = Poller { name: name.clone(), labels: labels.clone() };
         let profile = Profile { queue, labels, name, polls: true };
         let until = instant_now() + Duration::from_millis(u64::try_from(wait_ms).unwrap_or_default());
-        let mut poll = Poll::begin(&self.shared, profile, most)?;
+        let Shared { desk, leaving, .. } = &self.shared;
+        let mut poll = Poll::begin(desk, leaving, profile, most)
+            .map_err(|refused| turned_away(&self.shared, refused))?;
         poll.wait(until).await;
         StreamKey::check(key.as_ref())?;
         Ok(Response::new(v1::AcquireEventsResponse { events: poll.end(&by) }))
@@ -147,79 +144,5 @@ impl Shared {
         let more = workers.len().saturating_sub(LISTED_MAX) + left_out;
         workers.truncate(LISTED_MAX);
         v1::ReadWorkersResponse { workers, more_count: u32::try_from(more).unwrap_or(u32::MAX) }
-    }
-}
-
-/// A worker for the time of one call.
-struct Poll<'s> {
-    shared: &'s Shared,
-    id: WorkerId,
-    from: mpsc::UnboundedReceiver<Box<Handed>>,
-    handed: Vec<Handed>,
-    most: usize,
-}
-
-impl<'s> Poll<'s> {
-    fn begin(shared: &'s Shared, profile: Profile, most: u32) -> Result<Self, Status> {
-        let (id, from) = shared.desk.join(profile, most).map_err(|refused| turned_away(shared, refused))?;
-        Ok(Self { shared, id, from, handed: Vec::new(), most: most as usize })
-    }
-
-    /// Until there is an event, and a moment longer for others; or until the time is over, or the process is about to end.
-    async fn wait(&mut self, until: Instant) {
-        tokio::select! {
-            first = tokio::time::timeout_at(until, self.from.recv()) => {
-                self.handed.extend(first.ok().flatten().map(|handed| *handed));
-            }
-            () = self.shared.leaving.cancelled() => {}
-        }
-        if !self.handed.is_empty() {
-            self.gather(instant_now() + TOGETHER, false).await;
-        }
-        self.shared.desk.resize(self.id, 0);
-        self.gather(instant_now() + PROMISED, true).await;
-    }
-
-    async fn gather(&mut self, until: Instant, promised_only: bool) {
-        while self.handed.len() < self.most
-            && (!promised_only || self.shared.desk.promised(self.id) > self.handed.len())
-        {
-            let next = if promised_only {
-                // What it was promised may be given back instead.
-                let look = until.min(instant_now() + TOGETHER);
-                match tokio::time::timeout_at(look, self.from.recv()).await {
-                    Err(_) if look < until => continue,
-                    next => next,
-                }
-            } else {
-                tokio::time::timeout_at(until, self.from.recv()).await
-            };
-            match next {
-                Ok(Some(handed)) => self.handed.push(*handed),
-                Ok(None) | Err(_) => return,
-            }
-        }
-    }
-
-    /// What it was given counts as accepted from now on.
-    fn end(mut self, by: &Poller) -> Vec<v1::WorkEvent> {
-        let mut events = Vec::new();
-        for handed in self.handed.drain(..) {
-            if handed.way.write() {
-                // Nobody waits for it any more if it comes too late.
-                let _late = handed.reply.send(Outcome::Accepted(Some(by.clone())));
-                events.push(handed.event);
-            }
-        }
-        if !events.is_empty() {
-            self.shared.desk.has_taken(self.id);
-        }
-        events
-    }
-}
-
-impl Drop for Poll<'_> {
-    fn drop(&mut self) {
-        self.shared.desk.leave(self.id);
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! In: its messages; events from the desk. Out: events, and answers. Invariants: a worker that says what it may not is told so,
 //! and its stream ends; one that does not read holds up nobody, and its stream ends once too much waits for it; nothing more is
-//! written once its key is no good any more. Not here: who is given what (`desk`).
+//! written once its key is no good any more; an event that has waited for its worker to read is written only within its limit,
+//! which is looked at where the transport takes it. Not here: who is given what (`desk`).
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Ready, ready};
 use futures::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 use tollgate_auth::{Access, StreamKey};
@@ -22,6 +23,7 @@ use tollgate_proto::{FieldError, v1};
 use tonic::{Code, Status, Streaming};
 
 use super::book::{QueueKey, WorkerId};
+use super::desk::Desk;
 use super::handing::Handed;
 use super::sessions::{Profile, Refused};
 use crate::Shared;
@@ -33,8 +35,14 @@ const UNDER_WAY_MAX: usize = 1_000;
 /// Messages that wait to be read by the worker, beyond which its stream ends.
 const UNREAD_MAX: usize = 40_000;
 
-/// A message on its way. A channel has room for 32 at once from its beginning, and most streams wait: as a pointer each.
-pub(super) type Outgoing = Box<Result<v1::WorkResponse, Status>>;
+/// A message on its way to the transport.
+pub(super) enum Passing {
+    Told(Result<v1::WorkResponse, Status>),
+    Event(Desk, WorkerId, Box<Handed>),
+}
+
+/// A channel has room for 32 at once from its beginning, and most streams wait: as a pointer each.
+pub(super) type Outgoing = Box<Passing>;
 /// Where a stream's messages go.
 pub(super) type Outlet = mpsc::Sender<Outgoing>;
 
@@ -46,7 +54,7 @@ pub(super) struct Opened {
     pub(super) incoming: Streaming<v1::WorkRequest>,
 }
 
-/// What waits to be written.
+/// What waits to be passed on.
 enum Unwritten {
     Event(Box<Handed>),
     Told(Told),
@@ -68,6 +76,20 @@ impl Drop for Leaves {
     fn drop(&mut self) {
         self.0.desk.leave(self.1);
     }
+}
+
+/// What the transport writes now of a message that it takes: nothing, of an event that may not be written any more.
+pub(super) fn written(passing: Outgoing) -> Ready<Option<Result<v1::WorkResponse, Status>>> {
+    ready(match *passing {
+        Passing::Told(told) => Some(told),
+        Passing::Event(desk, worker, handed) => {
+            desk.write(worker, *handed).map(|event| Ok(response(Told::Event(event))))
+        }
+    })
+}
+
+fn response(message: Told) -> v1::WorkResponse {
+    v1::WorkResponse { message: Some(message) }
 }
 
 /// Serves a stream until it ends. What it ends with, if not well.
@@ -136,8 +158,8 @@ impl Stream {
             tokio::select! {
                 permit = outlet.reserve(), if !self.unwritten.is_empty() => {
                     let Ok(permit) = permit else { return Ok(()) };
-                    if let Some(message) = self.next_to_write()? {
-                        permit.send(Box::new(Ok(v1::WorkResponse { message: Some(message) })));
+                    if let Some(passing) = self.next_to_pass()? {
+                        permit.send(Box::new(passing));
                     }
                 }
                 said = self.opened.incoming.message(), if self.answering.len() < UNDER_WAY_MAX => match said? {
@@ -156,19 +178,14 @@ impl Stream {
         }
     }
 
-    /// What is written next, if it is still to be written.
-    fn next_to_write(&mut self) -> Result<Option<Told>, Status> {
+    /// What is passed on next.
+    fn next_to_pass(&mut self) -> Result<Option<Passing>, Status> {
         Ok(match self.unwritten.pop_front() {
             None => None,
-            Some(Unwritten::Told(told)) => Some(told),
+            Some(Unwritten::Told(told)) => Some(Passing::Told(Ok(response(told)))),
             Some(Unwritten::Event(handed)) => {
                 StreamKey::check(self.opened.key.as_ref())?;
-                if !handed.way.write() {
-                    return Ok(None);
-                }
-                let event = handed.event.clone();
-                self.shared.desk.written(self.id, *handed);
-                Some(Told::Event(event))
+                Some(Passing::Event(self.shared.desk.clone(), self.id, handed))
             }
         })
     }

@@ -2,11 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod late;
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
 use tollgate_clock::Clock;
 use tollgate_proto::v1;
 use tonic::transport::ClientTlsConfig;
 
-use super::book::QueueKey;
+use super::book::{PoolOf, QueueKey, WorkerId};
+use super::handing::{Handed, Limit, Outcome};
 use super::sessions::{Profile, Refused};
 use super::{Desk, Elsewhere};
 use crate::{Peers, Stores};
@@ -28,6 +34,25 @@ fn worker(namespace: &str, labels: &[&str]) -> Profile {
         name: String::new(),
         polls: false,
     }
+}
+
+fn event(attempt: u32) -> v1::WorkEvent {
+    v1::WorkEvent { name: "00-x".to_owned(), attempt, ..v1::WorkEvent::default() }
+}
+
+/// An event on its way, and what its giver hears.
+fn handed(attempt: u32, limit: Limit) -> (Box<Handed>, oneshot::Receiver<Outcome>) {
+    let (reply, answer) = oneshot::channel();
+    (Box::new(Handed { event: event(attempt), limit, way: Arc::default(), reply }), answer)
+}
+
+/// A unit of room is taken, of a worker without labels.
+fn room(desk: &Desk) -> WorkerId {
+    let Profile { queue, labels, .. } = worker("team", &[]);
+    let of = PoolOf { queue, requires: labels, known_us: 0 };
+    let (call, workers, _from) = desk.call((1, &of), 1);
+    desk.call_ends(call, (1, &of));
+    workers[0]
 }
 
 #[tokio::test]

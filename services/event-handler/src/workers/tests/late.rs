@@ -1,0 +1,150 @@
+//! What is late, taken back or waited for by nobody is not written to a worker, and its room is free again once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tollgate_clock::{Clock, instant_now};
+use tollgate_target::Leave;
+
+use super::{desk, event, handed, room, worker};
+use crate::workers::Desk;
+use crate::workers::book::WorkerId;
+use crate::workers::handing::{Handed, Limit, Outcome};
+use crate::workers::poll::Poll;
+use crate::workers::stream::{Passing, written};
+use crate::workers::taken::Poller;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn in_a_minute() -> Limit {
+    Limit::Lent(instant_now() + MINUTE)
+}
+
+/// Whether the transport writes an event of a stream now.
+fn is_written(desk: &Desk, id: WorkerId, handed: Box<Handed>) -> bool {
+    written(Box::new(Passing::Event(desk.clone(), id, handed))).into_inner().is_some()
+}
+
+/// Begins to give an event to the one worker that there is: the wait for what becomes of it, and what its stream is handed.
+async fn given(
+    desk: &Desk,
+    events: &mut UnboundedReceiver<Box<Handed>>,
+    limit: Limit,
+) -> (JoinHandle<Outcome>, Box<Handed>) {
+    let (desk, id) = (desk.clone(), room(desk));
+    let giving = tokio::spawn(async move { desk.give_here(id, event(1), limit).await });
+    (giving, events.recv().await.unwrap())
+}
+
+fn is_not_sent(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::NotSent(_))
+}
+
+/// The task of a stream may run before the timer of whoever waits, where the process stood still.
+#[tokio::test]
+async fn a_stream_writes_no_event_after_its_deadline() {
+    let (desk, _folder) = desk(&Clock::manual(0)).await;
+    let (id, _events) = desk.join(worker("team", &[]), 1).unwrap();
+    for limit in [Limit::Lent(instant_now()), Limit::Own(Leave::always(), Duration::ZERO)] {
+        let (late, answer) = handed(1, limit);
+        assert!(!is_written(&desk, id, late));
+        assert!(is_not_sent(&answer.await.unwrap()));
+        assert_eq!(desk.counts().2, 0, "the worker does not have it");
+    }
+    let (early, _answer) = handed(1, in_a_minute());
+    assert!(is_written(&desk, id, early));
+    assert_eq!(desk.counts().2, 1);
+}
+
+#[tokio::test]
+async fn a_stream_writes_no_event_that_was_taken_back_or_whose_shard_may_be_lost() {
+    let (desk, _folder) = desk(&Clock::manual(0)).await;
+    let (id, mut events) = desk.join(worker("team", &[]), 2).unwrap();
+    let _used = room(&desk);
+    let leave = Leave::always();
+    let (giving, passed) = given(&desk, &mut events, Limit::Own(leave.clone(), MINUTE)).await;
+    assert_eq!(desk.counts().1, 0);
+    leave.revoke();
+    assert!(!is_written(&desk, id, passed));
+    assert!(is_not_sent(&giving.await.unwrap()));
+    assert_eq!(desk.counts().1, 1, "its room is free, and no other");
+    let is_trusted = Arc::new(AtomicBool::new(true));
+    let seen = is_trusted.clone();
+    let leave = Leave::now(move || seen.load(Ordering::Relaxed));
+    let (giving, passed) = given(&desk, &mut events, Limit::Own(leave, MINUTE)).await;
+    is_trusted.store(false, Ordering::Relaxed);
+    assert!(!is_written(&desk, id, passed));
+    assert!(is_not_sent(&giving.await.unwrap()));
+    assert_eq!(desk.counts().1, 1);
+}
+
+#[tokio::test]
+async fn a_poll_is_not_answered_with_what_is_late_or_was_taken_back() {
+    let (desk, _folder) = desk(&Clock::manual(0)).await;
+    let (leaving, leave) = (CancellationToken::new(), Leave::always());
+    let by = Poller { name: "w".to_owned(), labels: worker("team", &[]).labels };
+    let mut poll = Poll::begin(&desk, &leaving, worker("team", &[]), 3).unwrap();
+    let limits = [Limit::Own(leave.clone(), MINUTE), Limit::Lent(instant_now()), in_a_minute()];
+    let mut answers = Vec::new();
+    for limit in limits {
+        let (passed, answer) = handed(1, limit);
+        desk.state().sessions.values().next().unwrap().to.send(passed).unwrap();
+        answers.push(answer);
+    }
+    poll.wait(instant_now() + MINUTE).await;
+    leave.revoke();
+    assert_eq!(poll.end(&by), [event(1)]);
+    let mut outcomes = Vec::new();
+    for answer in answers {
+        outcomes.push(answer.await.unwrap());
+    }
+    assert!(is_not_sent(&outcomes[0]) && is_not_sent(&outcomes[1]), "{outcomes:?}");
+    assert_eq!(outcomes[2], Outcome::Accepted(Some(by)));
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_any_more_is_not_written_and_its_room_is_free_once() {
+    let (desk, _folder) = desk(&Clock::manual(0)).await;
+    let (id, mut events) = desk.join(worker("team", &[]), 3).unwrap();
+    let _used = [room(&desk), room(&desk)];
+    let (giving, passed) = given(&desk, &mut events, in_a_minute()).await;
+    assert_eq!(desk.counts().1, 0);
+    giving.abort();
+    assert!(giving.await.unwrap_err().is_cancelled());
+    assert_eq!(desk.counts().1, 1);
+    assert!(!is_written(&desk, id, passed));
+    assert_eq!(desk.counts().1, 1);
+    // Whoever was to write it has withdrawn it, and nobody has heard so.
+    let leave = Leave::always();
+    let (giving, passed) = given(&desk, &mut events, Limit::Own(leave.clone(), MINUTE)).await;
+    leave.revoke();
+    assert!(!is_written(&desk, id, passed));
+    giving.abort();
+    assert!(giving.await.unwrap_err().is_cancelled());
+    assert_eq!(desk.counts(), (1, 1, 0));
+}
+
+#[tokio::test]
+async fn what_was_written_and_nobody_waits_for_has_its_room_until_its_time_is_over() {
+    let (desk, _folder) = desk(&Clock::manual(0)).await;
+    let (id, mut events) = desk.join(worker("team", &[]), 2).unwrap();
+    let _used = room(&desk);
+    let limit = Limit::Lent(instant_now() + Duration::from_secs(1));
+    let (giving, passed) = given(&desk, &mut events, limit).await;
+    assert!(is_written(&desk, id, passed));
+    giving.abort();
+    assert!(giving.await.unwrap_err().is_cancelled());
+    assert_eq!(desk.counts(), (1, 0, 1));
+    let is_free = async {
+        while desk.counts().1 == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(MINUTE, is_free).await.unwrap();
+    desk.done(id, "00-x");
+    assert_eq!(desk.counts(), (1, 1, 0), "not a second time");
+}
