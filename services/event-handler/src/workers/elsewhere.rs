@@ -3,7 +3,8 @@
 //! In: pools for which owners here lack room; calls of other processes. Out: room, and what became of events that were given by
 //! way of another process. Invariants: other processes are asked only while somebody here waits, by one call at a time for each
 //! process and pool; room that is lent out goes back by itself where no event comes for it. Everything is best effort with a
-//! deadline: an event of which nobody can say what became is unclear.
+//! deadline: an event of which nobody can say what became is unclear. An event's time at another process counts from when its
+//! room was lent, by that one's clock: however late the call comes, it is not written after its deadline here.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
@@ -29,6 +30,34 @@ const ON_THE_WAY: Duration = Duration::from_secs(1);
 pub(super) struct Lent {
     pub(super) process: String,
     pub(super) room: u64,
+    /// When it had come here: that is after it was lent.
+    pub(super) came: Instant,
+}
+
+impl Lent {
+    /// What asks its process to give this event to its worker, now, by `until` at the latest.
+    pub(super) fn request(
+        &self,
+        event: v1::WorkEvent,
+        (until, deadline): (Instant, Duration),
+        now: Instant,
+    ) -> v1::GiveEventRequest {
+        let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
+        v1::GiveEventRequest {
+            room: self.room,
+            event: Some(event),
+            deadline_ms: millis(until.saturating_duration_since(now).min(deadline)),
+            // It was lent before it came, so this ends there no later than it does here.
+            since_lent_ms: Some(millis(until.saturating_duration_since(self.came))),
+        }
+    }
+}
+
+/// Room at a worker here that another process has taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lending {
+    pub(super) worker: WorkerId,
+    pub(super) since: Instant,
 }
 
 /// See the head of this file. Clones share everything.
@@ -41,7 +70,7 @@ pub(crate) struct Elsewhere {
     /// What the workers of other processes lack for the pools that are being asked for.
     pub(super) lacks: Arc<Mutex<BTreeMap<(u128, String), Lack>>>,
     /// Room here that other processes have taken.
-    pub(super) lending: Arc<Mutex<HashMap<u64, WorkerId>>>,
+    pub(super) lending: Arc<Mutex<HashMap<u64, Lending>>>,
     pub(super) next: Arc<AtomicU64>,
 }
 
@@ -71,9 +100,9 @@ impl Elsewhere {
         event: v1::WorkEvent,
         (until, deadline): (Instant, Duration),
     ) -> Outcome {
-        let left = until.saturating_duration_since(instant_now()).min(deadline);
-        let deadline_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
-        let request = v1::GiveEventRequest { room: lent.room, event: Some(event), deadline_ms };
+        let now = instant_now();
+        let left = until.saturating_duration_since(now).min(deadline);
+        let request = lent.request(event, (until, deadline), now);
         match self.peers.give_event(&lent.process, request, left + ON_THE_WAY).await {
             Asked::Answer(answer) => match answer.outcome() {
                 Told::Accepted => Outcome::Accepted(

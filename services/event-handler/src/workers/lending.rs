@@ -2,7 +2,8 @@
 //!
 //! In: pools for which owners here lack room; calls of other processes. Out: room, and what became of events that came by way
 //! of another process. Invariants: another process is asked only while somebody here waits, by one call at a time for each pool;
-//! room that is lent out goes back by itself where no event comes for it. Not here: the calls ([`super::elsewhere`]).
+//! room that is lent out goes back by itself where no event comes for it; the time of an event that comes for it counts from when
+//! it was lent, where the other process says so. Not here: the calls ([`super::elsewhere`]).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tonic::Status;
 
 use super::book::{PoolOf, QueueKey, WorkerId};
 use super::desk::Desk;
-use super::elsewhere::{Lent, lock};
+use super::elsewhere::{Lending, Lent, lock};
 use super::handing::{Limit, Outcome};
 use super::lack::Lack;
 use crate::peers::Asked;
@@ -73,7 +74,9 @@ impl Desk {
                         let lack = Lack::told(answer.workers_count, answer.missing, answer.near);
                         lock(&elsewhere.lacks).insert(key.clone(), lack);
                     }
-                    let lent = answer.rooms.into_iter().map(|room| Lent { process: process.clone(), room });
+                    let came = instant_now();
+                    let lent = |room| Lent { process: process.clone(), room, came };
+                    let lent = answer.rooms.into_iter().map(lent);
                     lent.for_each(|lent| self.arrives(pool, lent));
                 }
                 Asked::Nobody | Asked::Unclear => tokio::time::sleep(REST).await,
@@ -110,7 +113,10 @@ impl Desk {
             let next = &self.elsewhere().next;
             workers.iter().map(|_| next.fetch_add(1, Ordering::Relaxed)).collect()
         };
-        lock(&self.elsewhere().lending).extend(rooms.iter().copied().zip(workers));
+        // Before the answer leaves: whoever takes the room knows only that it was lent before the answer came.
+        let since = instant_now();
+        let lending = workers.into_iter().map(|worker| Lending { worker, since });
+        lock(&self.elsewhere().lending).extend(rooms.iter().copied().zip(lending));
         let (desk, due) = (self.clone(), rooms.clone());
         tokio::spawn(async move {
             tokio::time::sleep(LENT).await;
@@ -122,8 +128,8 @@ impl Desk {
     /// Room that was lent out is free again.
     pub(crate) fn returned(&self, rooms: &[u64]) {
         for room in rooms {
-            let worker = lock(&self.elsewhere().lending).remove(room);
-            if let Some(worker) = worker {
+            let lending = lock(&self.elsewhere().lending).remove(room);
+            if let Some(Lending { worker, .. }) = lending {
                 self.free_here(worker);
             }
         }
@@ -131,11 +137,19 @@ impl Desk {
 
     /// An event for a worker here, from another process that has taken room of it.
     pub(crate) async fn take_in(&self, request: v1::GiveEventRequest) -> v1::GiveEventResponse {
-        let worker = lock(&self.elsewhere().lending).remove(&request.room);
-        let outcome = match (worker, request.event) {
-            (Some(worker), Some(event)) => {
-                let until = instant_now() + Duration::from_millis(request.deadline_ms.into());
+        let now = instant_now();
+        let lending = lock(&self.elsewhere().lending).remove(&request.room);
+        let outcome = match (lending, request.event) {
+            (Some(Lending { worker, since }), Some(event)) => {
+                let millis = |ms: u32| Duration::from_millis(ms.into());
+                // The call may have been long under way.
+                let from_call = now + millis(request.deadline_ms);
+                let until = request.since_lent_ms.map_or(from_call, |ms| from_call.min(since + millis(ms)));
                 self.give_here(worker, event, Limit::Lent(until)).await
+            }
+            (Some(Lending { worker, .. }), None) => {
+                self.free_here(worker);
+                Outcome::NotSent("there is no event".to_owned())
             }
             _ => Outcome::NotSent("the room that was taken for it has gone back".to_owned()),
         };

@@ -8,11 +8,14 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tollgate_clock::{Clock, instant_now};
+use tollgate_proto::v1;
+use tollgate_proto::v1::give_event_response::Outcome as Told;
 use tollgate_target::Leave;
 
 use super::{desk, event, handed, room, worker};
 use crate::workers::Desk;
 use crate::workers::book::WorkerId;
+use crate::workers::elsewhere::Lent;
 use crate::workers::handing::{Handed, Limit, Outcome};
 use crate::workers::poll::Poll;
 use crate::workers::stream::{Passing, written};
@@ -147,4 +150,47 @@ async fn what_was_written_and_nobody_waits_for_has_its_room_until_its_time_is_ov
     tokio::time::timeout(MINUTE, is_free).await.unwrap();
     desk.done(id, "00-x");
     assert_eq!(desk.counts(), (1, 1, 0), "not a second time");
+}
+
+#[tokio::test]
+async fn what_comes_late_for_lent_room_is_not_sent_and_its_room_is_free() {
+    let (desk, _folder) = desk(&Clock::manual(0)).await;
+    let (id, mut events) = desk.join(worker("team", &[]), 2).unwrap();
+    let asked = v1::TakeRoomRequest {
+        process: "other".to_owned(),
+        namespace: "team".to_owned(),
+        queue: "render".to_owned(),
+        requires: Vec::new(),
+        want: 2,
+        wait_ms: 0,
+        pool: 1_u128.to_be_bytes().to_vec(),
+    };
+    let rooms = desk.lend(asked).await.unwrap().rooms;
+    assert_eq!(desk.counts().1, 0);
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    let (event, deadline_ms) = (Some(event(1)), 60_000);
+    let late = v1::GiveEventRequest { room: rooms[0], event, deadline_ms, since_lent_ms: Some(20) };
+    // The second time there is no such room.
+    for _ in 0..2 {
+        assert_eq!(desk.take_in(late.clone()).await.outcome(), Told::NotSent);
+        assert!(events.try_recv().is_err(), "nothing is on its way to the worker");
+        assert_eq!(desk.counts().1, 1);
+    }
+    // A process of an earlier version says only how long the worker has.
+    let earlier = v1::GiveEventRequest { room: rooms[1], since_lent_ms: None, ..late };
+    let lender = desk.clone();
+    let giving = tokio::spawn(async move { lender.take_in(earlier).await });
+    assert!(is_written(&desk, id, events.recv().await.unwrap()));
+    desk.accept(id, "00-x", 1).unwrap();
+    assert_eq!(giving.await.unwrap().outcome(), Told::Accepted);
+    assert_eq!(desk.counts(), (1, 1, 1));
+}
+
+#[test]
+fn another_process_is_told_how_long_an_event_may_take_from_when_its_room_came() {
+    let came = instant_now();
+    let lent = Lent { process: "other".to_owned(), room: 7, came };
+    let (second, until) = (Duration::from_secs(1), came + Duration::from_secs(4));
+    let request = lent.request(event(1), (until, second), came + Duration::from_millis(3_600));
+    assert_eq!((request.room, request.deadline_ms, request.since_lent_ms), (7, 400, Some(4_000)));
 }
