@@ -1,8 +1,9 @@
 //! The workers of this process: they come, accept what they are given, are done with it, and go.
 //!
 //! In: what workers say. Out: what becomes of the events that they were given; the list for people. Invariants: a worker accepts
-//! only what it was given; its room is there again when it says that it is done, whatever becomes of its release; a namespace
-//! leaves workers to the others. Not here: who is given what (`book`), and by whom (`desk`).
+//! only what it was given; its room is there again when it says that it is done, whatever becomes of its release; that it is done
+//! with one attempt says nothing of a later one; a namespace leaves workers to the others. Not here: who is given what (`book`),
+//! and by whom (`desk`).
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -185,8 +186,13 @@ impl Desk {
         let session = state.sessions.get_mut(&id)?;
         let Handed { event, reply, .. } = handed.write()?;
         session.given += 1;
-        let units = session.events.get(&event.name).map_or(1, |before| before.units + 1);
-        let held = Held { attempt: event.attempt, since_us: now_us, units, reply: Some(reply) };
+        let mut earlier: Vec<u32> = Vec::new();
+        if let Some(before) = session.events.remove(&event.name) {
+            earlier = before.earlier;
+            earlier.extend(before.has_room.then_some(before.attempt));
+        }
+        let (attempt, reply) = (event.attempt, Some(reply));
+        let held = Held { attempt, since_us: now_us, has_room: true, earlier, reply };
         session.events.insert(event.name.clone(), held);
         Some(event)
     }
@@ -228,21 +234,31 @@ impl Desk {
         let held = state.sessions.get_mut(&id).and_then(|session| session.events.get_mut(name));
         if let Some(held) = held.filter(|held| held.attempt == attempt && held.reply.is_some()) {
             held.reply = None;
-            held.units -= 1;
+            held.has_room = false;
             let given = state.book.free(id);
             self.tell(&mut state, given);
         }
     }
 
-    /// A worker is done with an event: it has accepted it, if it has not said so, and its room is there again.
-    pub(super) fn done(&self, id: WorkerId, name: &str) {
+    /// A worker is done with an attempt of an event, or (0) with the event: it has accepted it, if it has not said so, and its
+    /// room is there again. Of a later attempt that it was given, an earlier one says nothing.
+    pub(super) fn done(&self, id: WorkerId, name: &str, attempt: u32) {
         let mut state = self.state();
         let Some(session) = state.sessions.get_mut(&id) else { return };
-        let Some(held) = session.events.remove(name) else { return };
-        if let Some(reply) = held.reply {
-            let _late = reply.send(Outcome::Accepted(None));
-        }
-        for _ in 0..held.units {
+        let Some(held) = session.events.get_mut(name) else { return };
+        let units = if attempt > 0 && attempt < held.attempt {
+            let before = held.earlier.len();
+            held.earlier.retain(|earlier| *earlier > attempt);
+            before - held.earlier.len()
+        } else {
+            if let Some(reply) = held.reply.take() {
+                let _late = reply.send(Outcome::Accepted(None));
+            }
+            let units = held.earlier.len() + usize::from(held.has_room);
+            session.events.remove(name);
+            units
+        };
+        for _ in 0..units {
             let given = state.book.free(id);
             self.tell(&mut state, given);
         }

@@ -35,11 +35,14 @@ pub(super) enum Refused {
 /// What a worker has of one event.
 #[derive(Debug)]
 pub(super) struct Held {
+    /// The latest under which it was given the event.
     pub(super) attempt: u32,
     pub(super) since_us: i64,
-    /// Units of its room: two where it was given the event once more before it was done with it.
-    pub(super) units: u32,
-    /// Hears whether it accepts.
+    /// Whether that attempt takes a unit of its room: not where it was not accepted in time.
+    pub(super) has_room: bool,
+    /// Earlier attempts that it is not done with. Each takes a unit of its room.
+    pub(super) earlier: Vec<u32>,
+    /// Hears whether it accepts the latest.
     pub(super) reply: Option<oneshot::Sender<Outcome>>,
 }
 

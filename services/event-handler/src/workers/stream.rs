@@ -218,7 +218,7 @@ impl Stream {
                 Ok(())
             }
             Some(Said::Release(release)) => {
-                desk.done(self.id, &release.name);
+                desk.done(self.id, &release.name, release.attempt.unwrap_or_default());
                 let (shared, access) = (self.shared.clone(), self.opened.access.clone());
                 let parent = self.opened.parent;
                 self.answering

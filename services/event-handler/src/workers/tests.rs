@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod earlier;
 mod late;
 
 use std::sync::Arc;

@@ -148,7 +148,7 @@ async fn what_was_written_and_nobody_waits_for_has_its_room_until_its_time_is_ov
         }
     };
     tokio::time::timeout(MINUTE, is_free).await.unwrap();
-    desk.done(id, "00-x");
+    desk.done(id, "00-x", 1);
     assert_eq!(desk.counts(), (1, 1, 0), "not a second time");
 }
 
