@@ -55,12 +55,14 @@ pub(crate) async fn receive(queue: Queue, intake: Intake, visibility: Duration) 
             Some(counts.hands.room().await)
         };
         let Some(Some(mut room)) = stop.run_until_cancelled(wanted).await else { return };
+        // SQS may have handed out early what it answers late.
+        let asked_at = instant_now();
         match answer(queue.receive(room.count, visibility), &stop, LAST_ANSWER_MAX).await {
             Some(Ok(messages)) => {
                 counts.source.worked();
                 backoff = Backoff::default();
                 for message in messages {
-                    let place = room.take(&message, instant_now());
+                    let place = room.take(&message, asked_at);
                     if arrivals.send((message, place)).await.is_err() {
                         return;
                     }

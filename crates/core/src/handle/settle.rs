@@ -110,13 +110,22 @@ impl Shard {
     /// more.
     pub(super) fn recorded(&mut self, mut release: Release, now: Now) {
         let key = (release.run, release.index);
+        let Some(token) = self.ledger.tokens.get(&key) else { return };
+        let in_flight = token.in_flight();
+        let is_of_earlier = in_flight && release.attempt.is_some_and(|a| a < token.row.attempt);
+        if is_of_earlier && (release.next_check_us.is_some() || release.outcome == ReleaseOutcome::Retry) {
+            // It has come again already. To give that back, too, would free the token of a consumer that is at work.
+            if let Some(cursor) = release.cursor {
+                self.keep_cursor(key.0, cursor, now);
+            }
+            return;
+        }
         if let Some(check_us) = release.next_check_us
             && let Err(NotAgain::Closed(guard)) = self.check_slot(key, check_us.max(now.wall_us + 1), now)
         {
             release = release.closed_by(&guard);
         }
         let Some(token) = self.ledger.tokens.get(&key) else { return };
-        let in_flight = token.in_flight();
         let ends = match release.outcome {
             _ if release.next_check_us.is_some() => None,
             ReleaseOutcome::Succeeded => Some(Outcome::Succeeded),
@@ -125,9 +134,7 @@ impl Shard {
         };
         match ends {
             // An owner that had not read it yet may have sent the event again since, or have given the consumer up.
-            _ if in_flight && release.attempt.is_some_and(|a| a < token.row.attempt) => {
-                release.attempt = None;
-            }
+            _ if is_of_earlier => release.attempt = None,
             Some(outcome) if !in_flight && release.attempt.is_some_and(|a| a <= token.row.attempt) => {
                 if let Some(cursor) = release.cursor {
                     self.keep_cursor(key.0, cursor, now);

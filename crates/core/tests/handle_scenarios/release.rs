@@ -374,6 +374,32 @@ fn a_release_that_was_recorded_counts_although_the_event_has_been_sent_again() {
     assert_eq!(world.release(done(&second)), Answer::NotHeld);
 }
 
+/// It would be one more at work than its policy allows.
+#[test]
+fn what_was_given_back_is_not_taken_from_who_has_it_by_now() {
+    let p = policy(1, at_most(1));
+    let gives_back = [
+        |first: &Send, _: i64| Release { outcome: ReleaseOutcome::Retry, ..done(first) },
+        |first: &Send, now_us: i64| Release { next_check_us: Some(now_us + SECOND_US), ..done(first) },
+    ];
+    for gives_back in gives_back {
+        let mut world = World::with_policy(&p);
+        let s = spec(10, Some(&p));
+        let id = world.emit(run(&s, START_US, 2), &s);
+        let first = world.take_sends().remove(0);
+        world.restart_after_s(1);
+        let second = world.take_sends().remove(0);
+        world.answer(&second, Sent::Accepted);
+        let release = gives_back(&first, world.now.wall_us);
+        world.tell(Control::Release { release: Release { cursor: Some("page 7".to_owned()), ..release } });
+        world.sleep_s(20);
+        assert_eq!((world.held(&p), world.sends.len()), (1, 0), "it keeps its token, and nothing else goes");
+        assert_eq!(world.row(id).cursor_out.as_deref(), Some("page 7"));
+        assert_eq!(world.release(done(&second)), Answer::Released);
+        assert_eq!(world.ended(id, 0).map(|row| (row.outcome, row.attempt)), Some((Outcome::Succeeded, 2)));
+    }
+}
+
 #[test]
 fn nothing_is_sent_again_before_the_inbox_has_been_read() {
     let p = policy(1, at_most(1));

@@ -320,7 +320,9 @@ impl Model {
             // Called off before its launch time, which nobody has seen.
             let unseen = self.sent.get(&key).is_none_or(|attempt| *attempt < flying.first);
             let carried_out = changes.inbox_done.iter().filter_map(|id| self.recorded.get(id));
-            let recorded = carried_out.map(|(key, _)| *key).any(|of| of == key);
+            // What was given back gives nothing back that has come since.
+            let is_it = |again: &Option<u32>| again.is_none_or(|attempt| attempt >= flying.attempt);
+            let recorded = carried_out.into_iter().any(|(of, again)| *of == key && is_it(again));
             if called || recorded || flying.over || flying.refused || unseen {
                 continue;
             }
