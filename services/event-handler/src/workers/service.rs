@@ -59,7 +59,9 @@ impl WorkerService for Workers {
                 let _gone = last.send(Box::new(Passing::Told(Err(status)))).await;
             }
         });
-        Ok(Response::new(ReceiverStream::new(messages).filter_map(stream::written).boxed()))
+        Ok(Response::new(
+            ReceiverStream::new(messages).filter_map(|passing| stream::written(*passing)).boxed(),
+        ))
     }
 
     async fn acquire_events(

@@ -79,8 +79,8 @@ impl Drop for Leaves {
 }
 
 /// What the transport writes now of a message that it takes: nothing, of an event that may not be written any more.
-pub(super) fn written(passing: Outgoing) -> Ready<Option<Result<v1::WorkResponse, Status>>> {
-    ready(match *passing {
+pub(super) fn written(passing: Passing) -> Ready<Option<Result<v1::WorkResponse, Status>>> {
+    ready(match passing {
         Passing::Told(told) => Some(told),
         Passing::Event(desk, worker, handed) => {
             desk.write(worker, *handed).map(|event| Ok(response(Told::Event(event))))
