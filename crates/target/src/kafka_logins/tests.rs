@@ -193,8 +193,9 @@ fn what_is_not_known_is_refused_with_its_line() {
 
 #[test]
 fn a_member_with_nothing_behind_it_is_never_as_if_it_were_left_out() {
+    type IsOpen = fn(&Cluster) -> bool;
     let folder = folder();
-    let members: [(&str, fn(&Cluster) -> bool); 3] = [
+    let members: [(&str, IsOpen); 3] = [
         ("tls:", |cluster| cluster.access.tls.is_none()),
         ("tls: {}\n    login:", |cluster| cluster.access.login.is_none()),
         ("tls: {}\n    namespaces:", |cluster| cluster.namespaces.is_none()),

@@ -29,7 +29,7 @@ fn in_a_minute() -> Limit {
 
 /// Whether the transport writes an event of a stream now.
 fn is_written(desk: &Desk, id: WorkerId, handed: Box<Handed>) -> bool {
-    written(Box::new(Passing::Event(desk.clone(), id, handed))).into_inner().is_some()
+    written(Passing::Event(desk.clone(), id, handed)).into_inner().is_some()
 }
 
 /// Begins to give an event to the one worker that there is: the wait for what becomes of it, and what its stream is handed.
