@@ -48,12 +48,12 @@ TARGET
         ("batch.yaml:15: steps: ", "a task has none: write them as steps of the schedule that uses it"),
         ("batch.yaml:20: onFinish: ", "a task has none"),
         ("batch.yaml:22: name: ", "a task has none: it has an id alone"),
+        ("batch.yaml:26: namespace: ", "a task has none: it has an id alone, and is where the schedule is"),
         ("batch.yaml:27: when: ", "a task has none: the step that uses it says after what end it follows"),
         (
             "batch.yaml:28: itemsFromResults: ",
             "a task has none: the step that uses it says what its items are",
         ),
-        ("batch.yaml:26: namespace: ", "a task has none: it has an id alone, and is where the schedule is"),
         ("batch.yaml:32: steps[1].task: ", "\"nobody\" is no task of these files"),
     ];
     assert_like(&wrong, &expected);
