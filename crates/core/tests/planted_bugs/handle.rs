@@ -151,6 +151,11 @@ pub(crate) const BUGS: &[Planted] = &[
         )],
     },
     Planted {
+        name: "GivenBackTwice",
+        breaks: "What was recorded as given back is taken from the later attempt, too.",
+        edits: &[edit("handle/settle.rs", "if «is_of_earlier» && (release.next_check_us.is_some()", "false")],
+    },
+    Planted {
         name: "RefusalEndsDoubt",
         breaks: "A refusal frees the token though an earlier delivery is unclear.",
         edits: &[edit(
