@@ -78,6 +78,12 @@ pub(crate) async fn release(service: &Service, id: &str) {
     service.handler().release_token(request).await.unwrap();
 }
 
+/// The targets, as they are seen now.
+pub(crate) async fn targets(service: &Service) -> Vec<TargetGauge> {
+    let asked = GetHandlerStatusRequest { parent: PARENT.to_owned(), busy_only: false };
+    service.handler().get_handler_status(asked).await.unwrap().into_inner().targets
+}
+
 /// Waits until the target of these brokers looks as wanted.
 pub(crate) async fn seen(
     service: &Service,
@@ -85,8 +91,7 @@ pub(crate) async fn seen(
     wanted: impl Fn(&TargetGauge) -> bool,
 ) -> TargetGauge {
     wait_for("the target", 60, async || {
-        let asked = GetHandlerStatusRequest { parent: PARENT.to_owned(), busy_only: false };
-        let all = service.handler().get_handler_status(asked).await.unwrap().into_inner().targets;
+        let all = targets(service).await;
         all.into_iter().find(|gauge| gauge.target == servers && wanted(gauge))
     })
     .await
