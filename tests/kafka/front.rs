@@ -10,6 +10,7 @@ mod sasl;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,6 +30,8 @@ const SASL_HANDSHAKE: i16 = 17;
 const SASL_AUTHENTICATE: i16 = 36;
 const UNSUPPORTED_SASL_MECHANISM: i16 = 33;
 const SASL_AUTHENTICATION_FAILED: i16 = 58;
+/// For how long a client that is not let in is listened to.
+const LINGER: Duration = Duration::from_secs(2);
 /// Longer than all that tests send.
 const FRAME_MAX: usize = 64 * 1024 * 1024;
 
@@ -93,7 +96,18 @@ impl Front {
 impl Shared {
     async fn serve(&self, client: TcpStream) -> io::Result<()> {
         client.set_nodelay(true)?;
-        let mut client = self.tls.accept(client).await?;
+        let mut client = match self.tls.accept(client).into_fallible().await {
+            Ok(client) => client,
+            Err((error, mut client)) => {
+                // What the client has sent already is read, else the end of its connection might overtake the alert.
+                let rest = async {
+                    client.shutdown().await?;
+                    tokio::io::copy(&mut client, &mut tokio::io::sink()).await
+                };
+                let _late = tokio::time::timeout(LINGER, rest).await;
+                return Err(error);
+            }
+        };
         let mut broker = TcpStream::connect((HOST, self.broker_port)).await?;
         broker.set_nodelay(true)?;
         if let Some(user) = &self.user

@@ -36,8 +36,13 @@ impl World {
 
     /// A front that lets in who logs in like this.
     async fn front(&self, mechanism: &'static str) -> Front {
+        self.front_with(mechanism, false).await
+    }
+
+    /// The same; clients may need a certificate besides.
+    async fn front_with(&self, mechanism: &'static str, asks_clients: bool) -> Front {
         let user = User::new(mechanism, "tollgate", "let me in");
-        Front::before(&self.broker, &self.authority, Some(user), false).await
+        Front::before(&self.broker, &self.authority, Some(user), asks_clients).await
     }
 
     fn path(&self) -> &Path {
@@ -114,14 +119,28 @@ async fn events_arrive_once_by_each_way_to_prove_who_one_is() {
 
 async fn a_wrong_file_loses_nothing_and_the_right_one_delivers(kind: Kind) {
     let (world, database) = (World::new(), Database::new(kind).await);
-    let front = world.front("SCRAM-SHA-512").await;
-    let good = cluster(&front, "SCRAM-SHA-512");
+    let front = world.front_with("SCRAM-SHA-512", true).await;
     // Of the same name, with another key.
-    Authority::new("brokers").write(world.path(), "other");
-    let (mut password, mut authority) = (good.clone(), good.clone());
+    let other = Authority::new("brokers");
+    other.write(world.path(), "other");
+    for (authority, name) in [(&world.authority, "client"), (&other, "stranger")] {
+        authority.write_client(world.path(), name);
+    }
+    let mut good = cluster(&front, "SCRAM-SHA-512");
+    good["tls"] = json!({"caFile": "ca.pem", "certificateFile": "client.pem", "keyFile": "client.key"});
+    let (mut password, mut authority, mut stranger, mut nobody) =
+        (good.clone(), good.clone(), good.clone(), good.clone());
+    stranger["tls"]["certificateFile"] = json!("stranger.pem");
+    stranger["tls"]["keyFile"] = json!("stranger.key");
+    nobody["tls"] = json!({"caFile": "ca.pem"});
     password["login"]["passwordFile"] = json!("wrong");
     authority["tls"]["caFile"] = json!("other.pem");
-    let wrong = [(password, "Authentication failed"), (authority, "certificate verify failed")];
+    let wrong = [
+        (password, "Authentication failed"),
+        (authority, "certificate verify failed"),
+        (stranger, "alert"),
+        (nobody, "certificate required"),
+    ];
     for (at, (cluster, word)) in wrong.iter().enumerate() {
         let service = world.start(&database, std::slice::from_ref(cluster)).await;
         if at == 0 {

@@ -3,6 +3,8 @@
 //! In: a target as the user wrote it. Out: leave, or an error that names the field, the value and what is allowed.
 //! The checks here need neither network nor configuration: whether a host may be reached is decided at each send.
 
+use std::net::IpAddr;
+
 use http::{HeaderName, HeaderValue, Uri};
 use tollgate_core::model::{HttpTarget, KafkaTarget, SqsTarget, Target, is_key_template};
 
@@ -97,9 +99,23 @@ pub(crate) fn server_host(server: &str) -> Option<&str> {
     (!host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)).then_some(host)
 }
 
+/// Whether two texts name one broker, however they are spelled.
+pub(crate) fn is_same_server(one: &str, other: &str) -> bool {
+    let parts = |server: &str| {
+        let host = server_host(server)?;
+        let (_, port) = server.rsplit_once(':')?;
+        let host = match host.parse::<IpAddr>() {
+            Ok(address) => address.to_string(),
+            Err(_) => host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase(),
+        };
+        Some((host, port.parse::<u16>().ok()?))
+    };
+    one == other || parts(one).is_some_and(|one| Some(one) == parts(other))
+}
+
 /// Whether a Kafka broker is among those that targets may name.
 pub(crate) fn is_known_server(known: &[String], server: &str) -> bool {
-    known.iter().any(|one| one.eq_ignore_ascii_case(server))
+    known.iter().any(|one| is_same_server(one, server))
 }
 
 /// Why nothing is sent to a broker that is not.

@@ -32,7 +32,7 @@ use crate::leave::Leave;
 use crate::shares::{Claim, Shares, key_of};
 use crate::{TargetError, TargetOptions, chain, is_own, not_sent, refused, refused_for_good, span, unclear};
 
-pub use plain::{kafka_client, kafka_producer};
+pub use plain::{is_kafka_denial, kafka_client, kafka_producer};
 
 use cluster::Clusters;
 use order::{Handed, Order};

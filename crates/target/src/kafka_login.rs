@@ -13,6 +13,8 @@ use serde::{Deserialize, Deserializer};
 /// The ways to log in.
 const MECHANISMS: [&str; 3] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
 const USER_MAX_CHARS: usize = 255;
+/// What is said of a broker by its IPv6 address, where there is TLS.
+pub const KAFKA_NO_CERTIFICATE: &str = "is not allowed with tls, expected a name: Kafka's client believes no certificate for an address in brackets";
 
 /// `tls` as it is written.
 #[derive(Clone, Debug, Deserialize)]
@@ -200,7 +202,7 @@ fn pem(
             if !text.lines().any(holds) {
                 refuse(field, format!("{} holds no {what}, expected a PEM file", path.display()));
             } else if what != "CERTIFICATE" && text.contains("ENCRYPTED") {
-                // Kafka's client would ask for its pass phrase at a terminal.
+                // Kafka's client would say no more than that it cannot read it.
                 refuse(
                     field,
                     format!("{} is encrypted, expected a key without a pass phrase", path.display()),

@@ -9,9 +9,12 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
+use tollgate_core::model::KafkaTarget;
 
-use crate::check::server_host;
-use crate::kafka_login::{KafkaAccess, WrittenKafkaLogin, WrittenKafkaTls, kafka_member, text_of};
+use crate::check::is_same_server;
+use crate::kafka_login::{
+    KAFKA_NO_CERTIFICATE, KafkaAccess, WrittenKafkaLogin, WrittenKafkaTls, kafka_member, text_of,
+};
 
 /// The most clusters of a file, and the most brokers and namespaces of one.
 const CLUSTERS_MAX: usize = 100;
@@ -53,7 +56,7 @@ struct Cluster {
 
 impl Cluster {
     fn has(&self, server: &str) -> bool {
-        self.servers.iter().any(|one| one.eq_ignore_ascii_case(server))
+        self.servers.iter().any(|one| is_same_server(one, server))
     }
 
     fn is_for(&self, namespace: &str) -> bool {
@@ -100,7 +103,7 @@ impl KafkaLogins {
             let cluster = written.check(folder, &mut refuse);
             for (place, server) in cluster.servers.iter().enumerate() {
                 let field = format!("bootstrapServers[{place}]");
-                if cluster.servers.iter().take(place).any(|one| one.eq_ignore_ascii_case(server)) {
+                if cluster.servers.iter().take(place).any(|one| is_same_server(one, server)) {
                     refuse(&field, format!("{server:?} is there twice"));
                 }
                 let mut others = clusters.iter().enumerate();
@@ -175,10 +178,12 @@ impl Written {
             refuse("bootstrapServers", said);
         }
         for (at, server) in servers.iter().enumerate() {
-            if !is_server(server) {
+            let field = format!("bootstrapServers[{at}]");
+            if !KafkaTarget::is_server(server) {
                 let expected = "a host and a port, such as kafka-1.example:9093 or [::1]:9093";
-                let said = format!("{server:?} is not allowed, expected {expected}");
-                refuse(&format!("bootstrapServers[{at}]"), said);
+                refuse(&field, format!("{server:?} is not allowed, expected {expected}"));
+            } else if self.tls.is_some() && server.starts_with('[') {
+                refuse(&field, format!("{server:?} {KAFKA_NO_CERTIFICATE}"));
             }
         }
         if let Some(namespaces) = &self.namespaces {
@@ -200,11 +205,6 @@ impl Written {
         let access = KafkaAccess::check((self.tls.as_ref(), self.login.as_ref()), folder, refuse);
         Cluster { servers, namespaces: self.namespaces, access: Arc::new(access) }
     }
-}
-
-fn is_server(text: &str) -> bool {
-    let has_signs_of_others = |sign: char| !sign.is_ascii_graphic() || ",/@".contains(sign);
-    server_host(text).is_some() && !text.contains(has_signs_of_others)
 }
 
 fn is_namespace(text: &str) -> bool {

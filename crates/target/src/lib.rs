@@ -39,7 +39,7 @@ pub use address::{Network, PrivateAddresses};
 pub use check::{DEADLINE_MAX_MS, check_header, check_target};
 pub use cloud_event::{CONTENT_TYPE, rfc3339};
 #[cfg(feature = "kafka")]
-pub use kafka::{kafka_client, kafka_producer};
+pub use kafka::{is_kafka_denial, kafka_client, kafka_producer};
 pub use kafka_login::{
     KafkaAccess, KafkaLogin, KafkaTls, Password, WrittenKafkaLogin, WrittenKafkaTls, kafka_member,
 };

@@ -115,6 +115,11 @@ impl Shard {
         let is_of_earlier = in_flight && release.attempt.is_some_and(|a| a < token.row.attempt);
         if is_of_earlier && (release.next_check_us.is_some() || release.outcome == ReleaseOutcome::Retry) {
             // It has come again already. To give that back, too, would free the token of a consumer that is at work.
+            let is_of_last = release.attempt.is_some_and(|a| a + 1 == token.row.attempt);
+            if let Some(token) = self.ledger.tokens.get_mut(&key).filter(|t| is_of_last && t.is_sending()) {
+                // Nobody has an earlier one any more: the answer of this one decides alone.
+                token.doubtful = false;
+            }
             if let Some(cursor) = release.cursor {
                 self.keep_cursor(key.0, cursor, now);
             }

@@ -303,7 +303,8 @@ impl Shard {
     /// Whether a message is a release of a run that was left out as it could not be read: its consumer was told that it is
     /// recorded. It stays in the inbox until the shard is loaded with that run.
     pub fn waits_for_run(&self, control: &Control) -> bool {
-        matches!(control, Control::Release { release } if self.left_out.contains(&release.run))
+        let is_out = |run: &RunId| self.left_out.contains(run) && !self.ledger.runs.contains(run);
+        matches!(control, Control::Release { release } if is_out(&release.run))
     }
 
     /// The row of a run that has not started goes.

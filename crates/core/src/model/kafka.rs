@@ -47,6 +47,9 @@ pub struct KafkaTarget {
     pub deadline_ms: i64,
 }
 
+/// The longest name of a host.
+const HOST_MAX_BYTES: usize = 253;
+
 impl KafkaTarget {
     /// What keys are made of where the target does not say it: the key of the event, such as a tenant.
     pub const KEY: &'static str = "{key}";
@@ -54,6 +57,18 @@ impl KafkaTarget {
     pub const DEADLINE_MS: std::ops::RangeInclusive<i64> = 5_000..=15 * 60_000;
     /// The deadline by default.
     pub const DEADLINE_DEFAULT_MS: i64 = 30_000;
+
+    /// Whether a text is `host:port`; an IPv6 address has brackets around it.
+    pub fn is_server(text: &str) -> bool {
+        let Some((host, port)) = text.rsplit_once(':') else { return false };
+        let in_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        let is_host = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+            None => (1..=HOST_MAX_BYTES).contains(&host.len()) && host.bytes().all(in_name),
+        };
+        let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+        is_host && digits && port.parse::<u16>().is_ok_and(|port| port > 0)
+    }
 
     /// The brokers that it names.
     pub fn servers(&self) -> impl Iterator<Item = &str> {

@@ -356,17 +356,22 @@ fn a_cancelled_event_does_not_come_again() {
     assert_eq!(world.sends.len(), 0);
 }
 
-#[test]
-fn a_release_that_was_recorded_counts_although_the_event_has_been_sent_again() {
+/// The owner dies; the next one has read the inbox and sends again before a release of the first attempt gets there.
+fn sent_again() -> (World, RunId, Send, Send, Policy) {
     let p = policy(1, at_most(1));
     let mut world = World::with_policy(&p);
     let s = spec(10, Some(&p));
     let id = world.emit(run(&s, START_US, 2), &s);
     let first = world.take_sends().remove(0);
-    // The owner dies; the next one has read the inbox and sends again before the release gets there.
     world.restart_after_s(1);
     let second = world.take_sends().remove(0);
     assert_eq!((second.index, second.attempt), (0, 2));
+    (world, id, first, second, p)
+}
+
+#[test]
+fn a_release_that_was_recorded_counts_although_the_event_has_been_sent_again() {
+    let (mut world, id, first, second, _) = sent_again();
     world.tell(Control::Release { release: done(&first) });
     assert_eq!(world.ended(id, 0).map(|row| (row.outcome, row.attempt)), Some((Outcome::Succeeded, 2)));
     assert_eq!(world.take_sends().iter().map(|s| s.index).collect::<Vec<_>>(), [1], "its token is free");
@@ -377,18 +382,12 @@ fn a_release_that_was_recorded_counts_although_the_event_has_been_sent_again() {
 /// It would be one more at work than its policy allows.
 #[test]
 fn what_was_given_back_is_not_taken_from_who_has_it_by_now() {
-    let p = policy(1, at_most(1));
     let gives_back = [
         |first: &Send, _: i64| Release { outcome: ReleaseOutcome::Retry, ..done(first) },
         |first: &Send, now_us: i64| Release { next_check_us: Some(now_us + SECOND_US), ..done(first) },
     ];
     for gives_back in gives_back {
-        let mut world = World::with_policy(&p);
-        let s = spec(10, Some(&p));
-        let id = world.emit(run(&s, START_US, 2), &s);
-        let first = world.take_sends().remove(0);
-        world.restart_after_s(1);
-        let second = world.take_sends().remove(0);
+        let (mut world, id, first, second, p) = sent_again();
         world.answer(&second, Sent::Accepted);
         let release = gives_back(&first, world.now.wall_us);
         world.tell(Control::Release { release: Release { cursor: Some("page 7".to_owned()), ..release } });
@@ -398,6 +397,23 @@ fn what_was_given_back_is_not_taken_from_who_has_it_by_now() {
         assert_eq!(world.release(done(&second)), Answer::Released);
         assert_eq!(world.ended(id, 0).map(|row| (row.outcome, row.attempt)), Some((Outcome::Succeeded, 2)));
     }
+}
+
+#[test]
+fn what_was_given_back_leaves_no_doubt_behind_it() {
+    let p = policy(1, at_most(1));
+    let mut world = World::with_policy(&p);
+    let s = spec(10, Some(&p));
+    let id = world.emit(run(&s, START_US, 1), &s);
+    let first = world.take_sends().remove(0);
+    world.answer(&first, unclear());
+    world.sleep_s(60);
+    let second = world.take_sends().remove(0);
+    world.tell(Control::Release { release: Release { outcome: ReleaseOutcome::Retry, ..done(&first) } });
+    world.answer(&second, refused());
+    assert_eq!((world.held(&p), world.store.tokens[&(id, 0)].state), (0, TokenState::Waiting));
+    world.sleep_s(60);
+    assert_eq!(world.take_sends().remove(0).attempt, 3);
 }
 
 #[test]

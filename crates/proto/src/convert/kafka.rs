@@ -12,7 +12,6 @@ use crate::v1;
 
 /// The most brokers that a target names.
 pub const SERVERS_MAX: usize = 16;
-const HOST_MAX_BYTES: usize = 253;
 /// The longest name of a topic, as Kafka itself has it.
 pub const TOPIC_MAX_CHARS: usize = 249;
 const KEY_MAX_BYTES: usize = 512;
@@ -94,24 +93,12 @@ fn servers(check: &mut Check, servers: &[String]) {
     let mut seen = BTreeSet::new();
     for (at, server) in servers.iter().enumerate() {
         let field = format!("{SERVERS}[{at}]");
-        if !is_server(server) {
+        if !KafkaTarget::is_server(server) {
             check.refuse(&field, server, "a host and a port, such as kafka-1.example:9092 or [::1]:9092");
         } else if !seen.insert(server) {
             check.refuse(&field, server, "each broker once");
         }
     }
-}
-
-/// Whether a text is `host:port`; an IPv6 address has brackets around it.
-pub fn is_server(text: &str) -> bool {
-    let Some((host, port)) = text.rsplit_once(':') else { return false };
-    let in_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    let is_host = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => (1..=HOST_MAX_BYTES).contains(&host.len()) && host.bytes().all(in_name),
-    };
-    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
-    is_host && digits && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 /// Whether a topic may have this name.

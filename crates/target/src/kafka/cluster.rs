@@ -235,10 +235,10 @@ impl Thread {
                 }
                 // Of one that is only late, others may know their topics.
                 let is_late = error.rdkafka_error_code() == Some(Code::OperationTimedOut);
-                let is_only_this = is_late && denial.is_none() && !made.seen.is_down();
+                let is_only_this = is_late && !made.seen.is_down();
                 let why = match denial {
                     Some(said) => format!("TLS or login with brokers of {servers} fails: {said}"),
-                    None => format!("no broker of {servers} answers: {error}"),
+                    None => format!("no broker of {servers} answers: {error}{words}"),
                 };
                 self.refuse(order, &why, is_only_this);
                 if self.key.has_parts() && !is_only_this {

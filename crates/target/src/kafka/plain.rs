@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::producer::BaseProducer;
+use rdkafka::types::RDKafkaErrorCode as Code;
 
 use crate::kafka_login::{KafkaAccess, KafkaTls};
 
@@ -71,6 +72,16 @@ pub(super) fn try_out(access: &KafkaAccess) -> Result<(), String> {
     speak(&mut config, access);
     config.set_log_level(RDKafkaLogLevel::Critical);
     config.create::<BaseProducer>().map(drop).map_err(|error| error.to_string())
+}
+
+/// Whether what a client says is that there is no TLS or no login with a broker. What OpenSSL says comes as an error of the
+/// connection, too: so do alerts of TLS 1.3 about the client's certificate, and by chance those of a first attempt.
+pub fn is_kafka_denial(code: Option<Code>, reason: &str) -> bool {
+    match code {
+        Some(Code::Authentication | Code::SSL) => true,
+        Some(Code::BrokerTransportFailure) => reason.contains("SSL routines"),
+        _ => false,
+    }
 }
 
 /// What a producer is told besides. Each request has one record, as brokers judge all records of one together.

@@ -14,6 +14,8 @@ use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tollgate_clock::instant_now;
 
+use super::plain::is_kafka_denial;
+
 /// For how long it is believed that a topic is there, as long as nothing speaks against it.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
 /// Topics after which those that were looked at are forgotten.
@@ -123,7 +125,7 @@ impl Seen {
         let mut words = lock(&self.words);
         // That all are down says no more than why the last one is.
         if code != Some(Code::AllBrokersDown) || words.text.is_empty() {
-            let is_denial = matches!(code, Some(Code::Authentication | Code::SSL));
+            let is_denial = is_kafka_denial(code, reason);
             *words = Words { text: reason.to_owned(), is_denial };
         }
     }

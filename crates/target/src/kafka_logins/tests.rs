@@ -37,7 +37,7 @@ fn each_broker_is_spoken_to_as_its_cluster_is_and_the_others_in_the_clear() {
     let folder = folder();
     let logins = KafkaLogins::parse(GOOD, folder.path()).unwrap();
     let of = |servers: &[&'static str], namespace: &str| logins.of(servers.iter().copied(), namespace);
-    let access = of(&["B:9093", "a:9093"], "team").unwrap();
+    let access = of(&["B.:09093", "a:9093"], "team").unwrap();
     let tls = access.tls.as_ref().unwrap();
     assert_eq!(tls.ca_file.as_deref(), Some(folder.path().join("ca.pem").as_path()));
     let (certificate, key) = tls.identity.as_ref().unwrap();
@@ -84,13 +84,19 @@ const FAULTS: &[(&str, &[&str])] = &[
         &["clusters[0].bootstrapServers: 0 are not allowed, expected 1 to 100"],
     ),
     (
-        "bootstrapServers: [a, 'a b:1', 'a:1', 'A:1']\n    tls: {}",
+        "bootstrapServers: [a, 'a b:1', 'a:1', 'A.:01', '::1:9093', 'a:+1', '[::1]:9093']\n    tls: {}",
         &[
             "clusters[0].bootstrapServers[0]: \"a\" is not allowed, expected a host and a port, such as \
              kafka-1.example:9093 or [::1]:9093",
             "clusters[0].bootstrapServers[1]: \"a b:1\" is not allowed, expected a host and a port, such as \
              kafka-1.example:9093 or [::1]:9093",
-            "clusters[0].bootstrapServers[3]: \"A:1\" is there twice",
+            "clusters[0].bootstrapServers[4]: \"::1:9093\" is not allowed, expected a host and a port, such as \
+             kafka-1.example:9093 or [::1]:9093",
+            "clusters[0].bootstrapServers[5]: \"a:+1\" is not allowed, expected a host and a port, such as \
+             kafka-1.example:9093 or [::1]:9093",
+            "clusters[0].bootstrapServers[6]: \"[::1]:9093\" is not allowed with tls, expected a name: Kafka's client \
+             believes no certificate for an address in brackets",
+            "clusters[0].bootstrapServers[3]: \"A.:01\" is there twice",
         ],
     ),
     (

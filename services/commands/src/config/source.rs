@@ -9,8 +9,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tollgate_proto::convert::kafka::{SERVERS_MAX, TOPIC_MAX_CHARS, is_server, is_topic};
-use tollgate_target::{KafkaAccess, WrittenKafkaLogin, WrittenKafkaTls, check_queue};
+use tollgate_core::model::KafkaTarget;
+use tollgate_proto::convert::kafka::{SERVERS_MAX, TOPIC_MAX_CHARS, is_topic};
+use tollgate_target::{KAFKA_NO_CERTIFICATE, KafkaAccess, WrittenKafkaLogin, WrittenKafkaTls, check_queue};
 
 use super::{Checker, Written};
 
@@ -194,7 +195,7 @@ impl Checker<'_> {
                 self.refuse(field, format!("it goes with url, for SQS{instead}"));
             }
         }
-        self.servers(&kafka.bootstrap_servers);
+        self.servers(&kafka.bootstrap_servers, kafka.tls.is_some());
         self.topic("kafka.topic", &kafka.topic);
         let group = &kafka.group;
         if !(1..=GROUP_MAX_CHARS).contains(&group.len()) || !group.chars().all(|one| one.is_ascii_graphic()) {
@@ -230,7 +231,7 @@ impl Checker<'_> {
         }
     }
 
-    fn servers(&mut self, servers: &[String]) {
+    fn servers(&mut self, servers: &[String], has_tls: bool) {
         let field = "kafka.bootstrapServers";
         if !(1..=SERVERS_MAX).contains(&servers.len()) {
             let said = format!(
@@ -240,12 +241,12 @@ impl Checker<'_> {
             self.refuse(field, said);
         }
         for (at, server) in servers.iter().enumerate() {
-            if !is_server(server) {
+            let field = format!("{field}[{at}]");
+            if !KafkaTarget::is_server(server) {
                 let expected = "a host and a port, such as kafka-1.example:9092 or [::1]:9092";
-                self.refuse(
-                    &format!("{field}[{at}]"),
-                    format!("{server:?} is not allowed, expected {expected}"),
-                );
+                self.refuse(&field, format!("{server:?} is not allowed, expected {expected}"));
+            } else if has_tls && server.starts_with('[') {
+                self.refuse(&field, format!("{server:?} {KAFKA_NO_CERTIFICATE}"));
             }
         }
     }

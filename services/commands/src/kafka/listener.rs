@@ -12,6 +12,7 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext
 use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode as Code;
+use tollgate_target::is_kafka_denial;
 
 use super::Shared;
 
@@ -30,7 +31,7 @@ impl ClientContext for Listener {
         match error.rdkafka_error_code() {
             Some(Code::AllBrokersDown) => self.shared.counts.source.failed(&error),
             // The code alone does not say what is wrong with a login or a certificate.
-            Some(Code::Authentication | Code::SSL) => self.shared.counts.source.failed(&reason),
+            code if is_kafka_denial(code, reason) => self.shared.counts.source.failed(&reason),
             _ => {}
         }
         tracing::debug!(%error, reason, "Kafka's client");

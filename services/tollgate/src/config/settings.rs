@@ -339,7 +339,7 @@ pub(crate) static SETTINGS: [Setting; 42] = [
         key: "kafka_logins_file",
         flag: "kafka-logins-file",
         placeholder: "FILE",
-        meaning: "The file of the clusters whose brokers Kafka targets reach by TLS or with a login, each with the namespaces that may use it. It is read at the start. Brokers that are in no cluster are spoken to in the clear. All handlers of an installation should have the same file.",
+        meaning: "The file of the clusters whose brokers Kafka targets reach by TLS or with a login, each with the namespaces that may use it. It is read at the start. Brokers that are in no cluster are spoken to in the clear. All handlers and masters of an installation should have the same file.",
         expected: "the path of a YAML file or nothing",
         is_map: false,
         set: |config, text| path(text).map(|file| config.kafka_logins_file = file),
