@@ -41,7 +41,8 @@ pub use cloud_event::{CONTENT_TYPE, rfc3339};
 #[cfg(feature = "kafka")]
 pub use kafka::{is_kafka_denial, kafka_client, kafka_producer};
 pub use kafka_login::{
-    KafkaAccess, KafkaLogin, KafkaTls, Password, WrittenKafkaLogin, WrittenKafkaTls, kafka_member,
+    KAFKA_NO_CERTIFICATE, KafkaAccess, KafkaLogin, KafkaTls, Password, WrittenKafkaLogin, WrittenKafkaTls,
+    kafka_member,
 };
 pub use kafka_logins::KafkaLogins;
 pub use leave::{Leave, Withheld};
