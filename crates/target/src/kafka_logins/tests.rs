@@ -84,7 +84,7 @@ const FAULTS: &[(&str, &[&str])] = &[
         &["clusters[0].bootstrapServers: 0 are not allowed, expected 1 to 100"],
     ),
     (
-        "bootstrapServers: [a, 'a b:1', 'a:1', 'A.:01', '::1:9093', 'a:+1', '[::1]:9093']\n    tls: {}",
+        "bootstrapServers: [a, 'a b:1', 'a:1', 'A.:01', '::1:9093', 'c:+1', '[::2]:9093']\n    tls: {}",
         &[
             "clusters[0].bootstrapServers[0]: \"a\" is not allowed, expected a host and a port, such as \
              kafka-1.example:9093 or [::1]:9093",
@@ -92,9 +92,9 @@ const FAULTS: &[(&str, &[&str])] = &[
              kafka-1.example:9093 or [::1]:9093",
             "clusters[0].bootstrapServers[4]: \"::1:9093\" is not allowed, expected a host and a port, such as \
              kafka-1.example:9093 or [::1]:9093",
-            "clusters[0].bootstrapServers[5]: \"a:+1\" is not allowed, expected a host and a port, such as \
+            "clusters[0].bootstrapServers[5]: \"c:+1\" is not allowed, expected a host and a port, such as \
              kafka-1.example:9093 or [::1]:9093",
-            "clusters[0].bootstrapServers[6]: \"[::1]:9093\" is not allowed with tls, expected a name: Kafka's client \
+            "clusters[0].bootstrapServers[6]: \"[::2]:9093\" is not allowed with tls, expected a name: Kafka's client \
              believes no certificate for an address in brackets",
             "clusters[0].bootstrapServers[3]: \"A.:01\" is there twice",
         ],
