@@ -3,7 +3,7 @@
 
 use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::control::{Control, Message};
-use tollgate_core::handle::{Context, Options, Send};
+use tollgate_core::handle::{Context, Options, Send, Shard};
 use tollgate_core::model::*;
 use tollgate_core::own::{Ask, Kept, Left, News, Next, Owner, ReadTurns, Setup, Sizes, Standing, Why};
 use uuid::Uuid;
@@ -97,6 +97,22 @@ fn a_recorded_release_waits_until_its_run_can_be_read() {
     assert!(world.store.inbox.is_empty());
     assert_eq!(world.ended(sends[0].run, sends[0].index).unwrap().outcome, Outcome::Succeeded);
     assert_eq!(world.accept_all().len(), 1, "its token is free");
+}
+
+/// As one that is taken in later: dead events of it were retried, say.
+#[test]
+fn a_run_that_is_there_after_all_keeps_no_release_waiting() {
+    let p = policy(1, at_most(1));
+    let mut world = World::with_policy(&p);
+    let s = spec(10, Some(&p));
+    let id = world.emit(run(&s, START_US, 1), &s);
+    let send = world.accept_all().remove(0);
+    assert_eq!(world.row(id).state, RunState::Running);
+    let mut state = world.store.state();
+    state.left_out.push(id);
+    world.shard = Shard::new(0, world.options.clone(), state, 9, world.now);
+    world.tell(Control::Release { release: done(&send) });
+    assert_eq!((world.store.inbox.len(), world.row(id).state), (0, RunState::Finished));
 }
 
 /// What an owner reads next, and the messages that it has carried out before.

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::moves::{FROM, USED, tree};
 use super::place::Place;
-use super::samples::{NOON_US, audit, commit, message, policy, schedule, shard_schedule, take};
+use super::samples::{NOON_US, audit, commit, message, policy, release, schedule, shard_schedule, take};
 
 fn changes() -> Changes {
     Changes::default()
@@ -112,20 +112,6 @@ pub(crate) async fn what_is_posted_under_a_lease_is_there_for_the_next_owner(pla
         assert_eq!(posted.unwrap() == Posted::New, inbox.contains(&message));
         seen = taken;
     }
-}
-
-/// A consumer's release of one event, as it is recorded.
-fn release(run: RunId, index: u32) -> Message {
-    Message::release(Release {
-        run,
-        index,
-        attempt: Some(1),
-        outcome: ReleaseOutcome::Succeeded,
-        message: String::new(),
-        next_check_us: None,
-        cursor: None,
-        result: None,
-    })
 }
 
 /// Waits until so many sessions wait for a lock, or there is nothing to wait for.

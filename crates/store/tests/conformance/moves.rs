@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::handle::change::{Changes, Outcome, ShardSchedule};
 use tollgate_core::handle::control::{Control, Message, UnderWay};
-use tollgate_core::handle::release::{Release, ReleaseOutcome};
 use tollgate_core::model::{Counts, Parent, Policy, Run, RunId, RunState, Schedule};
 use tollgate_core::plan::shard_of;
 use tollgate_store::items::StoredSubmission;
@@ -15,8 +14,8 @@ use uuid::Uuid;
 
 use super::place::Place;
 use super::samples::{
-    NOON_US, audit, commit, ended, finished, message, policy, put, put_policy, run, schedule, shard_schedule,
-    take, token, waiting,
+    NOON_US, audit, commit, ended, finished, message, policy, put, put_policy, release, run, schedule,
+    shard_schedule, take, token, waiting,
 };
 
 pub(crate) const FROM: u16 = 3;
@@ -123,16 +122,7 @@ pub(crate) async fn a_tree_moves_with_all_that_stands_under_it(place: &Place) {
         control: Control::CancelRun { run: run.id, reason: "late".to_owned() },
     };
     let (with_it, stays) = (cancel(&tree.open), cancel(&tree.over));
-    let released = Message::release(Release {
-        run: tree.open.id,
-        index: 4,
-        attempt: Some(1),
-        outcome: ReleaseOutcome::Succeeded,
-        message: String::new(),
-        next_check_us: None,
-        cursor: None,
-        result: None,
-    });
+    let released = release(tree.open.id, 4);
     store.post(FROM, &[with_it.clone(), released.clone(), stays.clone(), message()]).await.unwrap();
     let one = |run| UnderWay { run, index: 4, attempt: 1, doubtful: false, grace_ms: 500 };
     let moved = go(&*store, &[one(tree.open.id), one(tree.over.id)]).await;

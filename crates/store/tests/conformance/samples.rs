@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use tollgate_core::handle::change::{Changes, HistoryRow, Outcome, ShardSchedule, TokenRow, TokenState};
 use tollgate_core::handle::control::{Control, Message};
+use tollgate_core::handle::release::{Release, ReleaseOutcome};
 use tollgate_core::model::{
     CatchUp, CheckAgain, HttpTarget, Limits, OverlapRule, PastPause, Pause, Payload, Policy, Reclaim,
     ReleaseMode, RetryPolicy, Run, RunId, RunKind, RunState, Schedule, SkipReason, Skipped, Target, Timing,
@@ -253,4 +254,18 @@ pub(crate) async fn commit(store: &dyn Store, shard: u16, changes: Changes) -> L
     let lease = take(store, shard).await;
     store.commit(&lease, &changes).await.unwrap();
     lease
+}
+
+/// A consumer's release of one event, as it is recorded.
+pub(crate) fn release(run: RunId, index: u32) -> Message {
+    Message::release(Release {
+        run,
+        index,
+        attempt: Some(1),
+        outcome: ReleaseOutcome::Succeeded,
+        message: String::new(),
+        next_check_us: None,
+        cursor: None,
+        result: None,
+    })
 }
