@@ -18,8 +18,6 @@ use tollgate_store::StoreError;
 use crate::Shared;
 use crate::owner::{Owner, OwnerEnd};
 
-/// A heartbeat's share of the TTL.
-const BEATS_PER_TTL: i64 = 6;
 /// How many shards are taken at once: few, so that rows that are locked do not use up the store's connections.
 const TAKES_MAX: usize = 2;
 /// How long news of shards are gathered before they are looked at.
@@ -92,8 +90,8 @@ impl Membership {
     }
 
     fn ticks(&self) -> Interval {
-        let ttl_ms = self.shared.options.lease_ttl_ms;
-        let beat = Duration::from_millis(u64::try_from(ttl_ms / BEATS_PER_TTL).unwrap_or(1_000).max(10));
+        let beat_ms = self.placement.beat_every_ms();
+        let beat = Duration::from_millis(u64::try_from(beat_ms).unwrap_or(1_000).max(10));
         let mut ticks = tokio::time::interval(beat);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks

@@ -4,7 +4,9 @@
 //! up, forget a member. A member is dead when its heartbeat has not changed for TTL and margin *by this process's own monotonic
 //! clock*; nobody compares wall clocks. Two processes may disagree for a while: the fence decides then. A process that is about
 //! to end says so in its heartbeat: it keeps what it has until it gives it up itself, and others are told at once. So does one
-//! whose clock is wrong.
+//! whose clock is wrong. A member that was listed when this process came, and has not beaten since, may have died before: its leases
+//! are left alone for as long as anybody's, but it is not expected to take anything. Else what others give up to a process that has
+//! just started would stand for as long as a lease, where it would have been that member's.
 //!
 //! Invariants: a member's silence is never thought longer than it is, whenever this process was frozen: it counts from after
 //! one read to before another. Leases are read before members, so that a process that took a shard before the look is among them.
@@ -17,6 +19,11 @@ use super::trust;
 
 /// Added to the TTL before a silent member counts as dead, in milliseconds.
 const MARGIN_MS: i64 = 500;
+/// A heartbeat's share of the TTL.
+const BEATS_PER_TTL: i64 = 6;
+/// The share of the TTL after which a member that is alive has been seen to beat: a little less than one beat, so that the second
+/// of two regular looks counts.
+const SHOWN_PER_TTL: i64 = 8;
 /// A member that has been dead for this many TTLs is forgotten.
 const FORGET_AFTER_TTLS: i64 = 20;
 
@@ -84,6 +91,8 @@ struct Seen {
     changed_us: i64,
     /// When the read had ended that saw it first.
     since_us: i64,
+    /// It has come, or has beaten, since this process looked first.
+    lives: bool,
     member: Member,
 }
 
@@ -92,7 +101,7 @@ struct Seen {
 struct Live {
     /// Those whose leases hold.
     all: BTreeSet<String>,
-    /// Those that are to own shards: handlers that do not intend to leave.
+    /// Those that are to own shards: handlers that do not intend to leave, and may be alive.
     owners: Vec<String>,
     /// Those of them that have been here long enough to know who is dead.
     judges: Vec<String>,
@@ -117,6 +126,11 @@ impl Placement {
     pub fn new(settings: Settings) -> Self {
         let (seen, owned, taking) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         Self { settings, heartbeat: 0, seen, others: false, owned, taking }
+    }
+
+    /// How often a sign of life is due, in milliseconds.
+    pub fn beat_every_ms(&self) -> i64 {
+        self.settings.lease_ttl_ms / BEATS_PER_TTL
     }
 
     /// The next sign of life.
@@ -175,17 +189,25 @@ impl Placement {
         (self.settings.lease_ttl_ms.max(member.ttl_ms()) + MARGIN_MS) * 1000
     }
 
+    /// Whether a member has had the time to beat since this process looked first, and has not.
+    fn is_shadow(&self, seen: &Seen, began_us: i64) -> bool {
+        let shown_us = self.settings.lease_ttl_ms.max(seen.member.ttl_ms()) * 1000 / SHOWN_PER_TTL;
+        !seen.lives && began_us - seen.since_us >= shown_us
+    }
+
     fn live(&mut self, members: Vec<Member>, began_us: i64, now_us: i64) -> Live {
+        let has_looked = !self.seen.is_empty();
         self.seen.retain(|process, _| members.iter().any(|m| m.process == *process));
         for member in members {
             match self.seen.get_mut(&member.process) {
                 Some(seen) if seen.heartbeat == member.heartbeat => {}
                 Some(seen) => {
-                    *seen = Seen { heartbeat: member.heartbeat, changed_us: now_us, member, ..*seen };
+                    let heartbeat = member.heartbeat;
+                    *seen = Seen { heartbeat, changed_us: now_us, lives: true, member, ..*seen };
                 }
                 None => {
                     let (heartbeat, changed_us, since_us) = (member.heartbeat, now_us, now_us);
-                    let seen = Seen { heartbeat, changed_us, since_us, member };
+                    let seen = Seen { heartbeat, changed_us, since_us, lives: has_looked, member };
                     self.seen.insert(seen.member.process.clone(), seen);
                 }
             }
@@ -197,7 +219,9 @@ impl Placement {
         });
         let live: Vec<&Seen> = live.collect();
         let named = |seen: &Seen| seen.member.process.clone();
-        let owners: Vec<&Seen> = live.iter().copied().filter(|s| s.member.stays()).collect();
+        let is_expected = |s: &&Seen| s.member.process == *process || !self.is_shadow(s, began_us);
+        let owners: Vec<&Seen> =
+            live.iter().copied().filter(|s| s.member.stays()).filter(is_expected).collect();
         let others = owners.iter().any(|s| s.member.process != *process && !s.member.is_off());
         let long_us = (self.settings.lease_ttl_ms + MARGIN_MS) * 1000;
         let knows = |s: &&&Seen| began_us - s.since_us >= long_us;

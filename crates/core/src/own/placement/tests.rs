@@ -103,3 +103,52 @@ fn whose_clock_is_wrong_makes_way_where_somebody_else_can_own() {
     assert!(!of.beat(WallClock::Off, false).stays());
     assert!(of.beat(WallClock::Right, false).stays() && !of.beat(WallClock::Right, true).stays());
 }
+
+#[test]
+fn what_others_give_up_waits_for_no_member_that_had_died_before_this_process_came() {
+    let mut of = placement("me");
+    // The dead one's among all, and this process's among those that live.
+    let is_wanted = |s: &u16| {
+        let [me, it, dead] = ["me", "it", "dead"].map(|name| weight(name, *s));
+        dead > me && me > it
+    };
+    let shard = (0..1_000).find(is_wanted).unwrap_or(u16::MAX);
+    let look = |of: &mut Placement, beats: i64, owner: &str, at_us: i64| {
+        let members = vec![member("me", 1, TTL_MS), member("it", beats, TTL_MS), member("dead", 7, TTL_MS)];
+        of.looked(Look { began_us: at_us, leases: vec![lease(shard, owner)], members }, at_us)
+    };
+    // It may be alive, and take the shard itself.
+    assert_eq!(look(&mut of, 1, "", 0), []);
+    let beat_us = of.beat_every_ms() * 1_000;
+    assert_eq!(takes(&look(&mut of, 2, "", beat_us)), 1);
+    of.taken(shard, true);
+    assert_eq!(look(&mut of, 3, "me", 2 * beat_us), [], "nor is it given up for the dead one");
+    // Its own leases are left alone as long as anybody's.
+    of.ended(shard);
+    assert_eq!(look(&mut of, 4, "dead", 3 * beat_us), []);
+    let dead_us = (TTL_MS + MARGIN_MS) * 1_000;
+    assert_eq!(takes(&look(&mut of, 5, "dead", dead_us)), 1);
+}
+
+#[test]
+fn who_has_come_after_this_process_or_beats_again_is_expected_to_take_its_shards() {
+    let (mut of, shard) = (placement("me"), shard_of("it", &["me", "it"]));
+    let beat_us = of.beat_every_ms() * 1_000;
+    let look = |of: &mut Placement, it: Option<i64>, owner: &str, at_us: i64| {
+        let mut members = vec![member("me", 1, TTL_MS)];
+        members.extend(it.map(|beats| member("it", beats, TTL_MS)));
+        of.looked(Look { began_us: at_us, leases: vec![lease(shard, owner)], members }, at_us)
+    };
+    assert_eq!(takes(&look(&mut of, None, "", 0)), 1, "nobody else is there");
+    of.taken(shard, true);
+    // However slow its first beats are: its row came just now.
+    for at_us in [beat_us, 2 * beat_us, 4 * beat_us] {
+        assert_eq!(look(&mut of, Some(1), "me", at_us), [PlacementStep::GiveUp(shard)]);
+    }
+    // The same of one that was there, from when it beats.
+    let mut of = placement("me");
+    assert_eq!(look(&mut of, Some(1), "", 0), []);
+    assert_eq!(takes(&look(&mut of, Some(1), "", beat_us)), 1);
+    of.taken(shard, true);
+    assert_eq!(look(&mut of, Some(2), "me", 2 * beat_us), [PlacementStep::GiveUp(shard)]);
+}
