@@ -2,10 +2,9 @@
 //!
 //! In: what workers say. Out: what becomes of the events that they were given; the list for people. Invariants: a worker accepts
 //! only what it was given; its room is there again when it says that it is done, whatever becomes of its release; that it is done
-//! with one attempt says nothing of a later one; a namespace leaves workers to the others. Not here: who is given what (`book`),
-//! and by whom (`desk`).
+//! with one attempt says nothing of a later one; what it does not accept in time is not kept for good, though it never says
+//! anything of it; a namespace leaves workers to the others. Not here: who is given what (`book`), and by whom (`desk`).
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::sync::mpsc;
@@ -45,9 +44,7 @@ impl Desk {
         let (id, now_us) = (state.next, self.now_us());
         let (to, from) = mpsc::unbounded_channel();
         let of = (profile.queue.clone(), profile.labels.clone());
-        let session =
-            Session { profile, to, events: HashMap::new(), connected_us: now_us, sign_us: now_us, given: 0 };
-        state.sessions.insert(id, session);
+        state.sessions.insert(id, Session::new(profile, to, now_us));
         match state.book.join(id, of, capacity) {
             Ok(given) => {
                 *state.by_namespace.entry(namespace).or_default() += 1;
@@ -200,7 +197,8 @@ impl Desk {
     /// A worker accepts an event.
     ///
     /// # Errors
-    /// The field that is wrong, and what is expected: it was not given the event under this attempt.
+    /// The field that is wrong, and what is expected: it was not given the event under this attempt. Once an event that it did
+    /// not accept in time has been forgotten, nothing is said of one that is not known.
     pub(super) fn accept(
         &self,
         id: WorkerId,
@@ -208,8 +206,11 @@ impl Desk {
         attempt: u32,
     ) -> Result<(), (&'static str, &'static str)> {
         let mut state = self.state();
-        let held = state.sessions.get_mut(&id).and_then(|session| session.events.get_mut(name));
-        match held {
+        let session = state.sessions.get_mut(&id);
+        let has_forgotten = session.as_ref().is_some_and(|session| session.has_forgotten);
+        match session.and_then(|session| session.events.get_mut(name)) {
+            // It may have been given it, and be too late: this says nothing.
+            None if has_forgotten => Ok(()),
             None => {
                 Err(("accept.name", "an event that this stream was given and the worker is not done with"))
             }
@@ -231,10 +232,12 @@ impl Desk {
     /// A worker has not accepted an event in time: it is given to somebody again, and its room is there for that.
     pub(super) fn overdue(&self, id: WorkerId, name: &str, attempt: u32) {
         let mut state = self.state();
-        let held = state.sessions.get_mut(&id).and_then(|session| session.events.get_mut(name));
+        let Some(session) = state.sessions.get_mut(&id) else { return };
+        let held = session.events.get_mut(name);
         if let Some(held) = held.filter(|held| held.attempt == attempt && held.reply.is_some()) {
             held.reply = None;
             held.has_room = false;
+            session.note_roomless(name);
             let given = state.book.free(id);
             self.tell(&mut state, given);
         }
@@ -258,6 +261,9 @@ impl Desk {
             session.events.remove(name);
             units
         };
+        if units > 0 {
+            session.note_roomless(name);
+        }
         for _ in 0..units {
             let given = state.book.free(id);
             self.tell(&mut state, given);

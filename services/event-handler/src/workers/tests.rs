@@ -4,6 +4,7 @@
 
 mod earlier;
 mod late;
+mod roomless;
 
 use std::sync::Arc;
 
