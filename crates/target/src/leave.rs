@@ -104,4 +104,7 @@ pub enum Withheld {
     /// The shard may be another process's by now.
     #[error("this process may have lost the queue shard meanwhile")]
     Lost,
+    /// The machine may have stood still, its clock with it: no clock there tells whether the deadline is over.
+    #[error("its deadline may be over: the machine of its worker's process may have stood still")]
+    StoodStill,
 }

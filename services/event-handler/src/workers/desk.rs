@@ -96,6 +96,11 @@ impl Desk {
         self.0.clock.mono_us()
     }
 
+    /// How often the machine may have stood still.
+    pub(super) fn stops(&self) -> u64 {
+        self.0.clock.stops()
+    }
+
     pub(super) fn taken(&self) -> MutexGuard<'_, Taken> {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }

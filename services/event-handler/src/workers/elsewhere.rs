@@ -4,7 +4,8 @@
 //! way of another process. Invariants: other processes are asked only while somebody here waits, by one call at a time for each
 //! process and pool; room that is lent out goes back by itself where no event comes for it. Everything is best effort with a
 //! deadline: an event of which nobody can say what became is unclear. An event's time at another process counts from when its
-//! room was lent, by that one's clock: however late the call comes, it is not written after its deadline here.
+//! room was lent, by that one's clock: however late the call comes, it is not written after its deadline here. Nor is it once
+//! that process knows that its machine may have stood still since.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
@@ -58,6 +59,8 @@ impl Lent {
 pub(super) struct Lending {
     pub(super) worker: WorkerId,
     pub(super) since: Instant,
+    /// How often the machine had stood still by then.
+    pub(super) stops: u64,
 }
 
 /// See the head of this file. Clones share everything.

@@ -181,7 +181,7 @@ impl Desk {
         let mut state = self.state();
         // Nothing would be heard of it from a stream that has ended.
         let session = state.sessions.get_mut(&id)?;
-        let Handed { event, reply, .. } = handed.write()?;
+        let Handed { event, reply, .. } = handed.write(self.stops())?;
         session.given += 1;
         let mut earlier: Vec<u32> = Vec::new();
         if let Some(before) = session.events.remove(&event.name) {

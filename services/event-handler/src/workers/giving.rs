@@ -60,7 +60,7 @@ impl Desk {
             way: Arc::default(),
             is_over: false,
         };
-        if let Err(withheld) = limit.check() {
+        if let Err(withheld) = limit.check(self.stops()) {
             return Outcome::NotSent(withheld.to_string());
         }
         let handed = Box::new(Handed { event, limit, way: giving.way.clone(), reply });

@@ -33,8 +33,9 @@ pub(super) enum Limit {
     /// That of an event of a shard of this process, with a deadline of this length: its owner may take it back, and must be
     /// trusted to have the shard.
     Own(Leave, Duration),
-    /// That of an event of another process: nothing is known here but the time.
-    Lent(Instant),
+    /// That of an event of another process: nothing is known here but the time, and that only as long as the machine has stood
+    /// still no more often than this, which is how often it had when the room was lent.
+    Lent(Instant, u64),
 }
 
 impl Limit {
@@ -42,19 +43,21 @@ impl Limit {
     pub(super) fn until(&self) -> Instant {
         match self {
             Self::Own(leave, deadline) => leave.until(*deadline),
-            Self::Lent(until) => *until,
+            Self::Lent(until, _) => *until,
         }
     }
 
-    /// Whether the event may still be written.
+    /// Whether the event may still be written, now that the machine may have stood still `stops` times.
     ///
     /// # Errors
     /// Why it may not.
-    pub(super) fn check(&self) -> Result<(), Withheld> {
+    pub(super) fn check(&self, stops: u64) -> Result<(), Withheld> {
         match self {
             Self::Own(leave, deadline) => leave.check(*deadline),
-            Self::Lent(until) if instant_now() >= *until => Err(Withheld::Late),
-            Self::Lent(_) => Ok(()),
+            Self::Lent(until, _) if instant_now() >= *until => Err(Withheld::Late),
+            // The clock by which its time is counted has not counted all of it.
+            Self::Lent(_, before) if stops > *before => Err(Withheld::StoodStill),
+            Self::Lent(..) => Ok(()),
         }
     }
 }
@@ -69,10 +72,10 @@ pub(super) struct Handed {
 }
 
 impl Handed {
-    /// To be called right before it is written: itself, if it may be. One whose limit is over is withdrawn, and its giver hears
-    /// so.
-    pub(super) fn write(self) -> Option<Self> {
-        match self.limit.check() {
+    /// To be called right before it is written, with how often the machine may have stood still: itself, if it may be. One whose
+    /// limit is over is withdrawn, and its giver hears so.
+    pub(super) fn write(self, stops: u64) -> Option<Self> {
+        match self.limit.check(stops) {
             Ok(()) => self.way.write().then_some(self),
             Err(withheld) => {
                 if self.way.withdraw() {

@@ -3,7 +3,8 @@
 //! In: pools for which owners here lack room; calls of other processes. Out: room, and what became of events that came by way
 //! of another process. Invariants: another process is asked only while somebody here waits, by one call at a time for each pool;
 //! room that is lent out goes back by itself where no event comes for it; the time of an event that comes for it counts from when
-//! it was lent, where the other process says so. Not here: the calls ([`super::elsewhere`]).
+//! it was lent, where the other process says so; nothing is written for which room was lent before the machine stood still. Not
+//! here: the calls ([`super::elsewhere`]).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -114,8 +115,8 @@ impl Desk {
             workers.iter().map(|_| next.fetch_add(1, Ordering::Relaxed)).collect()
         };
         // Before the answer leaves: whoever takes the room knows only that it was lent before the answer came.
-        let since = instant_now();
-        let lending = workers.into_iter().map(|worker| Lending { worker, since });
+        let (stops, since) = (self.stops(), instant_now());
+        let lending = workers.into_iter().map(|worker| Lending { worker, since, stops });
         lock(&self.elsewhere().lending).extend(rooms.iter().copied().zip(lending));
         let (desk, due) = (self.clone(), rooms.clone());
         tokio::spawn(async move {
@@ -140,12 +141,12 @@ impl Desk {
         let now = instant_now();
         let lending = lock(&self.elsewhere().lending).remove(&request.room);
         let outcome = match (lending, request.event) {
-            (Some(Lending { worker, since }), Some(event)) => {
+            (Some(Lending { worker, since, stops }), Some(event)) => {
                 let millis = |ms: u32| Duration::from_millis(ms.into());
                 // The call may have been long under way.
                 let from_call = now + millis(request.deadline_ms);
                 let until = request.since_lent_ms.map_or(from_call, |ms| from_call.min(since + millis(ms)));
-                self.give_here(worker, event, Limit::Lent(until)).await
+                self.give_here(worker, event, Limit::Lent(until, stops)).await
             }
             (Some(Lending { worker, .. }), None) => {
                 self.free_here(worker);

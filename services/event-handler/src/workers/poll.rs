@@ -86,7 +86,7 @@ impl<'s> Poll<'s> {
     pub(super) fn end(mut self, by: &Poller) -> Vec<v1::WorkEvent> {
         let mut events = Vec::new();
         for handed in self.handed.drain(..) {
-            if let Some(Handed { event, reply, .. }) = handed.write() {
+            if let Some(Handed { event, reply, .. }) = handed.write(self.desk.stops()) {
                 // Nobody waits for it any more if it comes too late.
                 let _late = reply.send(Outcome::Accepted(Some(by.clone())));
                 events.push(event);

@@ -16,7 +16,7 @@ const NAME: &str = "00-x";
 fn given(desk: &Desk, id: WorkerId, attempt: u32) -> oneshot::Receiver<Outcome> {
     assert_eq!(room(desk), id);
     let until = instant_now() + Duration::from_secs(60);
-    let (passed, answer) = handed(attempt, Limit::Lent(until));
+    let (passed, answer) = handed(attempt, Limit::Lent(until, 0));
     assert_eq!(desk.write(id, *passed).unwrap().attempt, attempt);
     answer
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tollgate_clock::{Clock, instant_now};
+use tollgate_clock::{Clock, ClockState, instant_now};
 use tollgate_proto::v1;
 use tollgate_proto::v1::give_event_response::Outcome as Told;
 use tollgate_target::Leave;
@@ -24,7 +24,7 @@ use crate::workers::taken::Poller;
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn in_a_minute() -> Limit {
-    Limit::Lent(instant_now() + MINUTE)
+    Limit::Lent(instant_now() + MINUTE, 0)
 }
 
 /// Whether the transport writes an event of a stream now.
@@ -43,6 +43,20 @@ async fn given(
     (giving, events.recv().await.unwrap())
 }
 
+/// Room of workers here that another process has taken.
+async fn lent(desk: &Desk, want: u32) -> Vec<u64> {
+    let asked = v1::TakeRoomRequest {
+        process: "other".to_owned(),
+        namespace: "team".to_owned(),
+        queue: "render".to_owned(),
+        requires: Vec::new(),
+        want,
+        wait_ms: 0,
+        pool: 1_u128.to_be_bytes().to_vec(),
+    };
+    desk.lend(asked).await.unwrap().rooms
+}
+
 fn is_not_sent(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::NotSent(_))
 }
@@ -52,7 +66,7 @@ fn is_not_sent(outcome: &Outcome) -> bool {
 async fn a_stream_writes_no_event_after_its_deadline() {
     let (desk, _folder) = desk(&Clock::manual(0)).await;
     let (id, _events) = desk.join(worker("team", &[]), 1).unwrap();
-    for limit in [Limit::Lent(instant_now()), Limit::Own(Leave::always(), Duration::ZERO)] {
+    for limit in [Limit::Lent(instant_now(), 0), Limit::Own(Leave::always(), Duration::ZERO)] {
         let (late, answer) = handed(1, limit);
         assert!(!is_written(&desk, id, late));
         assert!(is_not_sent(&answer.await.unwrap()));
@@ -91,7 +105,7 @@ async fn a_poll_is_not_answered_with_what_is_late_or_was_taken_back() {
     let (leaving, leave) = (CancellationToken::new(), Leave::always());
     let by = Poller { name: "w".to_owned(), labels: worker("team", &[]).labels };
     let mut poll = Poll::begin(&desk, &leaving, worker("team", &[]), 3).unwrap();
-    let limits = [Limit::Own(leave.clone(), MINUTE), Limit::Lent(instant_now()), in_a_minute()];
+    let limits = [Limit::Own(leave.clone(), MINUTE), Limit::Lent(instant_now(), 0), in_a_minute()];
     let mut answers = Vec::new();
     for limit in limits {
         let (passed, answer) = handed(1, limit);
@@ -136,7 +150,7 @@ async fn what_was_written_and_nobody_waits_for_has_its_room_until_its_time_is_ov
     let (desk, _folder) = desk(&Clock::manual(0)).await;
     let (id, mut events) = desk.join(worker("team", &[]), 2).unwrap();
     let _used = room(&desk);
-    let limit = Limit::Lent(instant_now() + Duration::from_secs(1));
+    let limit = Limit::Lent(instant_now() + Duration::from_secs(1), 0);
     let (giving, passed) = given(&desk, &mut events, limit).await;
     assert!(is_written(&desk, id, passed));
     giving.abort();
@@ -156,16 +170,7 @@ async fn what_was_written_and_nobody_waits_for_has_its_room_until_its_time_is_ov
 async fn what_comes_late_for_lent_room_is_not_sent_and_its_room_is_free() {
     let (desk, _folder) = desk(&Clock::manual(0)).await;
     let (id, mut events) = desk.join(worker("team", &[]), 2).unwrap();
-    let asked = v1::TakeRoomRequest {
-        process: "other".to_owned(),
-        namespace: "team".to_owned(),
-        queue: "render".to_owned(),
-        requires: Vec::new(),
-        want: 2,
-        wait_ms: 0,
-        pool: 1_u128.to_be_bytes().to_vec(),
-    };
-    let rooms = desk.lend(asked).await.unwrap().rooms;
+    let rooms = lent(&desk, 2).await;
     assert_eq!(desk.counts().1, 0);
     tokio::time::sleep(Duration::from_millis(30)).await;
     let (event, deadline_ms) = (Some(event(1)), 60_000);
@@ -184,6 +189,38 @@ async fn what_comes_late_for_lent_room_is_not_sent_and_its_room_is_free() {
     desk.accept(id, "00-x", 1).unwrap();
     assert_eq!(giving.await.unwrap().outcome(), Told::Accepted);
     assert_eq!(desk.counts(), (1, 1, 1));
+}
+
+/// Its clock stood still with it: by that, there is time left.
+#[tokio::test]
+async fn what_room_was_lent_for_before_the_machine_stood_still_is_not_sent() {
+    let clock = Clock::manual(0);
+    let (desk, _folder) = desk(&clock).await;
+    let (id, mut events) = desk.join(worker("team", &[]), 2).unwrap();
+    let request = |room| v1::GiveEventRequest {
+        room,
+        event: Some(event(1)),
+        deadline_ms: 60_000,
+        since_lent_ms: Some(60_000),
+    };
+    let give = |room| {
+        let (lender, request) = (desk.clone(), request(room));
+        tokio::spawn(async move { lender.take_in(request).await })
+    };
+    let rooms = lent(&desk, 2).await;
+    let giving = give(rooms[0]);
+    let passed = events.recv().await.unwrap();
+    clock.hold(0, 0, ClockState::Apart);
+    assert!(!is_written(&desk, id, passed));
+    assert_eq!(giving.await.unwrap().outcome(), Told::NotSent);
+    assert_eq!(give(rooms[1]).await.unwrap().outcome(), Told::NotSent, "it came afterwards");
+    assert!(events.try_recv().is_err(), "nothing is on its way to the worker");
+    assert_eq!(desk.counts(), (1, 2, 0));
+    // What is lent from now on is as good as ever.
+    let giving = give(lent(&desk, 1).await[0]);
+    assert!(is_written(&desk, id, events.recv().await.unwrap()));
+    desk.accept(id, "00-x", 1).unwrap();
+    assert_eq!(giving.await.unwrap().outcome(), Told::Accepted);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::workers::sessions::ROOMLESS_MAX;
 /// The one worker that there is has room for this event, and is given it.
 fn given(desk: &Desk, id: WorkerId, name: &str, attempt: u32) {
     assert_eq!(room(desk), id);
-    let (mut passed, _answer) = handed(attempt, Limit::Lent(instant_now() + Duration::from_secs(60)));
+    let (mut passed, _answer) = handed(attempt, Limit::Lent(instant_now() + Duration::from_secs(60), 0));
     passed.event.name = name.to_owned();
     assert_eq!(desk.write(id, *passed).unwrap().name, name);
 }
