@@ -54,9 +54,19 @@ impl Outage {
     }
 
     pub(crate) fn worked(&self) {
+        self.over("works again");
+    }
+
+    /// It has not failed for a while, which is all that is known of it.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn silent(&self) {
+        self.over("no more errors");
+    }
+
+    fn over(&self, words: &str) {
         let ended = self.since.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(since) = ended {
-            tracing::info!("{}: works again, after {} ms", self.what, since.elapsed().as_millis());
+            tracing::info!("{}: {words}, after {} ms", self.what, since.elapsed().as_millis());
         }
     }
 

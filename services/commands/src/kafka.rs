@@ -3,8 +3,10 @@
 //! In: records. Out: messages in their places, and offsets that are committed. Invariants: the offset that is committed for a
 //! partition is that of the first record that has not come to its end; nothing is committed for an assignment that is over; what
 //! has to come again waits here, in its place, while later records go on. `offsets` decides what may be committed, `member` is
-//! the thread that speaks with the group, `listener` hears of assignments and commits, `topic` writes.
+//! the thread that speaks with the group, `listener` hears of assignments and commits, `brokers` tells of a single bad broker,
+//! `topic` writes.
 
+mod brokers;
 mod listener;
 mod member;
 mod offsets;
@@ -27,6 +29,7 @@ use crate::message::{Mark, Origin, Received};
 
 pub(crate) use topic::Topic;
 
+use brokers::Brokers;
 use member::Member;
 use offsets::Offsets;
 
@@ -41,6 +44,7 @@ pub(crate) struct Group {
 struct Shared {
     config: KafkaConfig,
     counts: Arc<Counts>,
+    brokers: Brokers,
     offsets: Mutex<Offsets>,
     /// Counts assignments that are over.
     revoked: watch::Sender<u64>,
@@ -67,6 +71,7 @@ impl Group {
     pub(crate) fn new(config: &KafkaConfig, topic: Topic, counts: Arc<Counts>) -> Self {
         let shared = Shared {
             config: config.clone(),
+            brokers: Brokers::new(&counts.queue),
             counts,
             offsets: Mutex::default(),
             revoked: watch::Sender::new(0),

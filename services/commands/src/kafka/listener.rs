@@ -12,9 +12,10 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext
 use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode as Code;
-use tollgate_target::is_kafka_denial;
+use tollgate_clock::instant_now;
 
 use super::Shared;
+use super::brokers::is_of_one;
 
 /// Hears what the client says of itself and of its group.
 pub(super) struct Listener {
@@ -28,10 +29,13 @@ impl ClientContext for Listener {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        let source = &self.shared.counts.source;
         match error.rdkafka_error_code() {
-            Some(Code::AllBrokersDown) => self.shared.counts.source.failed(&error),
-            // The code alone does not say what is wrong with a login or a certificate.
-            code if is_kafka_denial(code, reason) => self.shared.counts.source.failed(&reason),
+            Some(Code::AllBrokersDown) => source.failed(&error),
+            // The code alone says neither which broker nor what is wrong with a login or a certificate.
+            Some(code) if is_of_one(code) => {
+                self.shared.brokers.failed((code, reason), source, instant_now());
+            }
             _ => {}
         }
         tracing::debug!(%error, reason, "Kafka's client");

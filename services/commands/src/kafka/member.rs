@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate_clock::instant_now;
 
 use super::Shared;
+use super::brokers::is_of_one;
 use super::listener::{Listener, commit};
 use crate::backoff::Backoff;
 use crate::hands::{Arrived, Room};
@@ -77,7 +78,7 @@ pub(super) struct Member {
     end: CancellationToken,
     room: Option<Room>,
     committed_at: Instant,
-    /// When it was seen last that something is wrong.
+    /// When it was seen last that something is wrong with more than one broker.
     failed_at: Instant,
 }
 
@@ -155,6 +156,8 @@ impl Member {
                 Some(Err(error)) => self.failed(&error),
                 None => {}
             }
+            // Here, where what came while nothing was polled begins to be heard.
+            self.shared.brokers.look(instant_now());
             if self.committed_at.elapsed() >= COMMIT_EVERY {
                 commit(&self.shared, consumer);
                 self.committed_at = instant_now();
@@ -230,13 +233,15 @@ impl Member {
 
     fn failed(&mut self, error: &KafkaError) {
         match error.rdkafka_error_code() {
-            // Of one broker among others, and of what the client mends by itself.
-            Some(Code::BrokerTransportFailure | Code::Resolve | Code::PollExceeded) => {
+            // Of one broker among others, of which the listener has heard, and of what the client mends by itself.
+            Some(code) if is_of_one(code) || code == Code::PollExceeded => {
                 tracing::debug!(queue = self.shared.counts.queue, %error, "Kafka's client");
             }
-            _ => self.shared.counts.source.failed(error),
+            _ => {
+                self.shared.counts.source.failed(error);
+                self.failed_at = instant_now();
+            }
         }
-        self.failed_at = instant_now();
         std::thread::sleep(POLL);
     }
 
