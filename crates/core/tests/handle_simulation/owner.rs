@@ -335,6 +335,7 @@ impl World {
                 self.after(wait_us, Event::Retake(at));
             }
         }
+        self.room_of_the_dead();
     }
 
     /// Takes the shard over from itself.

@@ -316,6 +316,7 @@ impl World {
             }
         }
         self.processes[slot] = Process::default();
+        self.room_of_the_dead();
         let down_us = self.wait_us(&[100_000, SECOND_US, 8 * SECOND_US, 30 * SECOND_US]);
         self.after(down_us, Event::Start(slot));
     }

@@ -159,6 +159,14 @@ impl World {
         }
     }
 
+    /// Machines have ended: what they had is for those who lack some.
+    pub(crate) fn room_of_the_dead(&mut self) {
+        for address in self.workers.pools.keys().cloned().collect::<Vec<_>>() {
+            self.take_from_the_dead(&address);
+            self.share_out(&address);
+        }
+    }
+
     /// What an owner had whose machine has ended is free.
     fn take_from_the_dead(&mut self, address: &str) {
         let ats: Vec<At> = self.pool(address).given.values().map(|(at, _)| *at).collect();
