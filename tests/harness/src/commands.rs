@@ -53,7 +53,8 @@ impl Commands {
             (began == ended).then_some((began, log))
         })
         .await;
-        assert!((1..=3).contains(&began), "{began}: {log}");
+        // A line for each call that failed would be many times as many.
+        assert!((1..=10).contains(&began), "{began}: {log}");
     }
 
     /// The address of its metrics, once it says so.

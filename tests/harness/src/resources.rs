@@ -22,7 +22,7 @@ pub fn ms(ms: i64) -> Duration {
 }
 
 /// A moment that has passed when its schedule is made does not come: a busy machine has so long for that at least.
-const LEAD_MS: i64 = 1_500;
+const LEAD_MS: i64 = 2_500;
 
 /// The first whole second that is at least so many milliseconds ahead, and not so near that a schedule for it comes too late.
 pub fn soon(ahead_ms: i64) -> Timestamp {

@@ -139,7 +139,8 @@ impl Service {
         flags: &[&str],
         variables: &[(&str, String)],
     ) -> Self {
-        let lease = if flags.contains(&"--lease-ttl") { [].as_slice() } else { &["--lease-ttl", "2s"] };
+        // A machine that stands still for a second or two takes no shard from anybody, and a restart is soon there.
+        let lease = if flags.contains(&"--lease-ttl") { [].as_slice() } else { &["--lease-ttl", "4s"] };
         // The consumers of tests are here; where callers are asked who they are, that must be said.
         let here = if flags.contains(&"--allow-private-addresses") { [].as_slice() } else { &LOOPBACK };
         let serve = Serve::new(command, &database.url(), FREE_PORT).flags(lease).flags(here).flags(flags);
