@@ -249,7 +249,7 @@ async fn runs_and_schedules_are_narrowed(kind: Kind) {
     for id in ["p", "q"] {
         service.create_policy(id, policy(2)).await.unwrap();
     }
-    let (early, late) = (soon(3_000), soon(60_000));
+    let (early, late) = (soon(5_000), soon(60_000));
     service.create_schedule("night-a", once(early, 1, "p", http(&consumer))).await.unwrap();
     service.create_schedule("night-b", once(late, 1, "q", http(&consumer))).await.unwrap();
     service.create_schedule("day", once(early, 1, "q", http(&consumer))).await.unwrap();
@@ -319,7 +319,7 @@ async fn attempts_and_answers_are_remembered(kind: Kind) {
     assert!(told.attempts[0].message.contains("503") && told.attempts[1].message.contains("429"), "{told:?}");
     assert!(told.attempts.is_sorted_by_key(|made| us(made.start_time)));
     // They are written once a second, and whoever comes after this process knows them.
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    wait_for("three rows", 30, async || (database.count("event_attempts").await == 3).then_some(())).await;
     service.kill9();
     let service = Service::start(&database).await;
     let request = ExplainEventRequest { name: event.name.clone() };

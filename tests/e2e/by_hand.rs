@@ -66,7 +66,7 @@ async fn a_backfill_gives_way(kind: Kind) {
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(60..80)).await;
     service.create_policy("p", policy(2)).await.unwrap();
     let (schedule, last_s) = hourly(&consumer, "p");
-    service.create_schedule("hourly", Schedule { events: Some(20), ..schedule }).await.unwrap();
+    service.create_schedule("hourly", Schedule { events: Some(100), ..schedule }).await.unwrap();
     service.create_schedule("urgent", once(soon(1_500), 10, "p", http(&consumer))).await.unwrap();
     backfill(&service, last_s - 3 * 3_600, last_s + 1).await;
     service.finished("urgent", 60).await;
@@ -161,7 +161,7 @@ async fn a_trigger_says_when_and_with_what(kind: Kind) {
     let payload = from_json(&serde_json::json!({"dataset": "customers", "dry": true}));
     let schedule = Schedule { triggers: Vec::new(), payload: Some(payload), ..schedule };
     service.create_schedule("hourly", schedule).await.unwrap();
-    let due = soon(2_500);
+    let due = soon(5_000);
     let request = TriggerScheduleRequest {
         name: schedule_name("hourly"),
         launch_time: Some(due),

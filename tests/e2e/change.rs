@@ -79,8 +79,8 @@ async fn a_paused_schedule_skips_what_falls_due(kind: Kind) {
     assert_eq!(reason, SkipReason::Paused);
     assert_eq!(consumer.notes.arrivals_count(), 0);
     let request = ResumeScheduleRequest { name: schedule_name("tick"), ..Default::default() };
-    service.master().resume_schedule(request).await.unwrap();
     let resumed_us = now_us();
+    service.master().resume_schedule(request).await.unwrap();
     wait_for("a fire after the pause", 20, async || (consumer.notes.arrivals_count() > 0).then_some(()))
         .await;
     let launch_us = consumer.notes.arrivals()[0].launch_us;
@@ -92,7 +92,7 @@ async fn a_paused_schedule_skips_what_falls_due(kind: Kind) {
 
 async fn limits_and_pauses_of_policies_take_effect_at_once(kind: Kind) {
     // Long enough that 40 at once are no more events a second than a slow machine starts.
-    let World { _database, service, consumer } = world(kind, |_| Conduct::work(160..320)).await;
+    let World { _database, service, consumer } = world(kind, |_| Conduct::work(400..800)).await;
     service.create_policy("p", policy(20)).await.unwrap();
     service.create_schedule("batch", once(soon(800), 700, "p", http(&consumer))).await.unwrap();
     let notes = &consumer.notes;

@@ -171,11 +171,8 @@ async fn pages_show_what_is_there() {
     let run = service.runs("batch").await.remove(0);
     let (run_id, event) = (short(&run.name).to_owned(), held(&service).await.remove(0));
 
-    let now = wait_for("what happens now", 20, async || {
-        let now = browser.page("/").await;
-        now.text.contains("data-stream=\"/n/default/live\"").then_some(now)
-    })
-    .await;
+    browser.in_time("/", ">batch</a>").await;
+    let now = browser.in_time("/", "data-stream=\"/n/default/live\"").await;
     now.shows(&[">gentle</a>", "Running", ">batch</a>", "Due, not started", "Windows at risk", "Internals"]);
 
     let page = browser.page("/n/default/policies").await;

@@ -14,8 +14,9 @@ use tollgate_proto::v1::ListAuditEntriesRequest;
 const ENDS_MAX: Duration = Duration::from_secs(20);
 
 /// A process with a schedule that fires each second, and events under way.
-async fn at_work(database: &Database) -> (Service, Consumer) {
-    let service = Service::start_with(database, &["--shutdown-grace", "1s"]).await;
+async fn at_work(database: &Database, lease: &str) -> (Service, Consumer) {
+    let flags = ["--shutdown-grace", "1s", "--lease-ttl", lease];
+    let service = Service::start_with(database, &flags).await;
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(0..5)).await;
     service.create_policy("p", policy(5)).await.unwrap();
     service.create_schedule("s", every(1, soon(500), 2, "p", http(&consumer))).await.unwrap();
@@ -27,7 +28,7 @@ async fn at_work(database: &Database) -> (Service, Consumer) {
 async fn ends_although(mode: Mode) {
     let database = Database::new(Kind::Postgres).await;
     let (proxy, through) = database.behind_a_proxy().await;
-    let (mut service, _consumer) = at_work(&through).await;
+    let (mut service, _consumer) = at_work(&through, "2s").await;
     proxy.set(mode);
     // Something is under way that gets no answer.
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -47,7 +48,7 @@ async fn sigterm_ends_a_process_whose_database_refuses_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigterm_ends_a_process_whose_tables_are_locked() {
     let database = Database::new(Kind::Postgres).await;
-    let (mut service, _consumer) = at_work(&database).await;
+    let (mut service, _consumer) = at_work(&database, "2s").await;
     let mut other = PgConnection::connect(&database.url()).await.unwrap();
     let lock = "BEGIN; LOCK TABLE members, queue_shards, runs, event_history IN ACCESS EXCLUSIVE MODE";
     sqlx::raw_sql(lock).execute(&mut other).await.unwrap();
@@ -60,7 +61,8 @@ async fn sigterm_ends_a_process_whose_tables_are_locked() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_reads_by_people_stop_neither_heartbeats_nor_dispatch() {
     let database = Database::new(Kind::Postgres).await;
-    let (service, consumer) = at_work(&database).await;
+    // No pause of the machine alone is taken for a database that does not answer.
+    let (service, consumer) = at_work(&database, "6s").await;
     let mut other = PgConnection::connect(&database.url()).await.unwrap();
     sqlx::raw_sql("BEGIN; LOCK TABLE audit_log IN ACCESS EXCLUSIVE MODE").execute(&mut other).await.unwrap();
     let reading: Vec<_> = (0..40)
@@ -80,7 +82,7 @@ async fn slow_reads_by_people_stop_neither_heartbeats_nor_dispatch() {
         .collect();
     tokio::time::sleep(Duration::from_secs(1)).await;
     // Longer than a lease: whoever cannot show a sign of life stops sending.
-    for _ in 0..3 {
+    for _ in 0..7 {
         let before = consumer.notes.arrivals_count();
         wait_for("more arrivals", 10, async || (consumer.notes.arrivals_count() >= before + 4).then_some(()))
             .await;
@@ -97,7 +99,7 @@ async fn slow_reads_by_people_stop_neither_heartbeats_nor_dispatch() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_does_not_stay_on_a_server_that_only_reads() {
     let database = Database::new(Kind::Postgres).await;
-    let (service, consumer) = at_work(&database).await;
+    let (service, consumer) = at_work(&database, "2s").await;
     let reads_only = async |on: bool| {
         let mut connection = PgConnection::connect(&database.url()).await.unwrap();
         let text = format!(

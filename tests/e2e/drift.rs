@@ -41,11 +41,11 @@ async fn well_again(service: &Service) {
 async fn runs_that_take_longer_are_told_until_one_takes_as_long_as_before(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
-    let (work_ms, link) = (Arc::new(AtomicU64::new(100)), service.link());
+    let (work_ms, link) = (Arc::new(AtomicU64::new(1_000)), service.link());
     let script = work_ms.clone();
     let consumer = Consumer::start(link.clone(), Releases::Unary, move |arrival| {
         // Its neighbour takes as long as ever.
-        let ms = if arrival.schedule == "nightly" { script.load(Ordering::SeqCst) } else { 100 };
+        let ms = if arrival.schedule == "nightly" { script.load(Ordering::SeqCst) } else { 1_000 };
         Conduct::work(ms..ms + 1)
     })
     .await;
@@ -60,8 +60,7 @@ async fn runs_that_take_longer_are_told_until_one_takes_as_long_as_before(kind: 
         service.create_schedule(id, schedule).await.unwrap();
     }
     for _ in 0..6 {
-        ran(&service, "nightly").await;
-        ran(&service, "hourly").await;
+        tokio::join!(ran(&service, "nightly"), ran(&service, "hourly"));
     }
     work_ms.store(8_000, Ordering::SeqCst);
     let began_us = now_us();
@@ -86,7 +85,7 @@ async fn runs_that_take_longer_are_told_until_one_takes_as_long_as_before(kind: 
     let service = Service::start(&database).await;
     link.follow(&service);
     assert_eq!(told(&service).await.summary, trouble.summary);
-    work_ms.store(100, Ordering::SeqCst);
+    work_ms.store(1_000, Ordering::SeqCst);
     ran(&service, "nightly").await;
     well_again(&service).await;
     work_ms.store(8_000, Ordering::SeqCst);

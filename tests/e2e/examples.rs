@@ -139,7 +139,7 @@ impl Subject {
     async fn whole_run(&self, service: &Service, consumer: &Example) -> Run {
         self.apply(service, &self.yaml);
         let name = self.trigger(service).await;
-        let run = wait_for("the end of the run", 60, async || {
+        let run = wait_for("the end of the run", 120, async || {
             let run = service.run(&name).await;
             (run.state() == RunState::Finished).then_some(run)
         })

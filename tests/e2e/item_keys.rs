@@ -61,7 +61,7 @@ async fn each_item_counts_as_its_own_key(kind: Kind) {
     let consumer =
         Consumer::start(link.clone(), Releases::Unary, |_| Conduct::work(WORK_MS..WORK_MS + 20)).await;
     service.create_policy("p", by_key()).await.unwrap();
-    let items = list(60);
+    let items = list(30);
     let run = submit(&service, &consumer, items.clone()).await;
     holds(&service, &[("acme", 2), ("zeta", 2), ("beta", 2), ("house", 2)]).await;
     service.kill9();

@@ -9,7 +9,7 @@ use tollgate_proto::v1::{
 };
 
 /// For how long a consumer has an event before it begins to release it.
-pub(crate) const WORK_MS: u64 = 300;
+pub(crate) const WORK_MS: u64 = 1_000;
 
 /// Fifty in all, two of each key.
 pub(crate) fn by_key() -> Policy {

@@ -91,7 +91,7 @@ impl World {
         // No policy has stood for long: what waits for no token shows it. The bound is one for a busy machine.
         let free = self.keeper.notes.arrivals().into_iter().filter(|one| one.schedule.starts_with("free"));
         let late_us = free.map(|one| one.arrived_us - one.launch_us).max().unwrap_or_default();
-        assert!(late_us < 10_000_000, "{late_us} µs");
+        assert!(late_us < 15_000_000, "{late_us} µs");
     }
 }
 
@@ -144,8 +144,12 @@ async fn what_belongs_elsewhere_moves_while_everything_goes_on(kind: Kind) {
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
     world.judge().await;
-    let troubles = Cli::new(service.url()).json(&["troubles", "-A"]);
-    assert_eq!(troubles["troubles"].as_array().map(Vec::len), Some(0), "{troubles}");
+    // What a slow moment was told of is over soon.
+    wait_for("no troubles", 30, async || {
+        let troubles = Cli::new(service.url()).json(&["troubles", "-A"]);
+        (troubles["troubles"].as_array().map(Vec::len) == Some(0)).then_some(())
+    })
+    .await;
     service.stop().await;
 }
 

@@ -28,7 +28,7 @@ use worker::{Deed, Notes, Place, Worker, hello, open, place};
 
 pub(crate) fn pull(events: u32, policy: &str, requires: &[&str]) -> Schedule {
     let requires = requires.iter().map(|&label| label.to_owned()).collect();
-    let deadline = Some(prost_types::Duration { seconds: 2, nanos: 0 });
+    let deadline = Some(prost_types::Duration { seconds: 5, nanos: 0 });
     let pull = PullTarget { queue: "render".to_owned(), requires, deadline };
     Schedule {
         events: Some(events),
@@ -54,7 +54,7 @@ async fn succeeded(service: &Service, id: &str, seconds: u64) -> u32 {
 }
 
 async fn given(notes: &Notes, count: usize) {
-    wait_for("events at workers", 20, async || (notes.given().len() >= count).then_some(())).await;
+    wait_for("events at workers", 60, async || (notes.given().len() >= count).then_some(())).await;
 }
 
 async fn no_token_is_taken_without_a_worker_that_is_able(kind: Kind) {
@@ -90,7 +90,7 @@ async fn workers_and_schedules_have_turns(kind: Kind) {
         if !of.is_empty() {
             service.create_policy(of, policy(20)).await.unwrap();
         }
-        runs.push(trigger(&service, id, patient(200, of, &[])).await.name);
+        runs.push(trigger(&service, id, patient(500, of, &[])).await.name);
     }
     // All three wait, before there is anything to share.
     for run in runs {
@@ -111,16 +111,17 @@ async fn workers_and_schedules_have_turns(kind: Kind) {
         firsts?.into_iter().max()
     })
     .await;
-    given(&notes, begin + 150).await;
-    let part: Vec<_> = notes.given().into_iter().skip(begin).take(150).collect();
+    // So many that no shard's slow commit shows.
+    given(&notes, begin + 600).await;
+    let part: Vec<_> = notes.given().into_iter().skip(begin).take(600).collect();
     for worker in ["one", "two", "three"] {
         let count = part.iter().filter(|given| given.worker == worker).count();
-        assert!((25..=75).contains(&count), "{worker} has {count} of 150");
+        assert!((75..=325).contains(&count), "{worker} has {count} of 600");
     }
     for schedule in ["a", "b", "c"] {
         let count = part.iter().filter(|given| given.schedule == schedule).count();
-        assert!((25..=75).contains(&count), "{schedule} has {count} of 150");
-        assert_eq!(succeeded(&service, schedule, 30).await, 200);
+        assert!((75..=325).contains(&count), "{schedule} has {count} of 600");
+        assert_eq!(succeeded(&service, schedule, 60).await, 500);
     }
     assert!(notes.held_max() <= 6, "{} at once", notes.held_max());
     drop(workers);
@@ -143,7 +144,7 @@ async fn what_is_not_accepted_is_given_again_under_its_own_token(kind: Kind) {
     // It does one event at once, and there is no other worker.
     let _worker = Worker::start(&place, hello("w", &[], 1), &notes, deed);
     trigger(&service, "s", pull(3, "p", &[])).await;
-    assert_eq!(succeeded(&service, "s", 60).await, 3);
+    assert_eq!(succeeded(&service, "s", 120).await, 3);
     let attempts = notes.attempts();
     assert_eq!(attempts.len(), 3, "{attempts:?}");
     assert!(attempts.values().all(|attempts| *attempts == [1, 2, 3, 4]), "{attempts:?}");
@@ -163,7 +164,7 @@ async fn what_was_given_back_is_not_ended_by_a_later_word(kind: Kind) {
     service.create_policy("p", policy(1)).await.unwrap();
     let first = Some(Say::Hello(hello("w", &[], 1)));
     let (say, mut told) = open(service.channel(), first).await.unwrap();
-    trigger(&service, "s", pull(1, "p", &[])).await;
+    trigger(&service, "s", patient(1, "p", &[])).await;
     let mut next = async || loop {
         match told.message().await.unwrap().unwrap().message {
             Some(Told::Event(event)) => return (Some(event), None),
@@ -431,8 +432,8 @@ async fn a_process_that_ends_sends_its_workers_away() {
     let _worker = Worker::start(&place, hello("w", &[], 5), &notes, |_| Deed::Work(300));
     trigger(&service, "s", pull(30, "p", &[])).await;
     given(&notes, 5).await;
-    service.end(Duration::from_secs(25)).await.unwrap();
-    assert_eq!(notes.go_aways(), 1);
+    service.end(Duration::from_secs(40)).await.unwrap();
+    wait_for("word of the end", 10, async || (notes.go_aways() == 1).then_some(())).await;
     let service = Service::start(&database).await;
     *place.lock().unwrap() = service.channel();
     assert_eq!(succeeded(&service, "s", 40).await, 30);

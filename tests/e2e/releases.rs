@@ -115,8 +115,8 @@ async fn a_cursor_goes_to_the_next_run(kind: Kind) {
         Conduct::release(ReleaseTokenRequest { cursor, ..Default::default() })
     })
     .await;
-    service.create_schedule("pages", every(1, soon(1_000), 1, "p", http(&consumer))).await.unwrap();
-    wait_for("three runs", 30, async || (consumer.notes.arrivals_count() >= 3).then_some(())).await;
+    service.create_schedule("pages", every(3, soon(1_000), 1, "p", http(&consumer))).await.unwrap();
+    wait_for("three runs", 40, async || (consumer.notes.arrivals_count() >= 3).then_some(())).await;
     let arrivals = consumer.notes.arrivals();
     assert_eq!(arrivals[0].cursor, None);
     for two in arrivals.windows(2) {
@@ -199,7 +199,7 @@ async fn a_consumer_that_hangs_or_breaks_off_gets_the_same_event_again(kind: Kin
         .await;
     let mut target = http(&consumer);
     if let Some(tollgate_proto::v1::target::Target::Http(http)) = &mut target.target {
-        http.deadline = Some(ms(500));
+        http.deadline = Some(ms(1_500));
     }
     let schedule = Schedule { retry: quick_retry(5), ..once(soon(800), 5, "p", target) };
     service.create_schedule("hung", schedule).await.unwrap();
@@ -219,7 +219,7 @@ async fn a_silent_consumer_loses_its_token_and_a_heartbeat_keeps_it(kind: Kind) 
         .await;
     let short = Policy { token_ttl: Some(ms(3_000)), suspect_period: Some(ms(1_000)), ..policy(2) };
     service.create_policy("short", short).await.unwrap();
-    let started = soon(800);
+    let started = soon(3_000);
     for id in ["silent", "alive"] {
         let schedule = Schedule { retry: quick_retry(5), ..once(started, 1, "short", http(&consumer)) };
         service.create_schedule(id, schedule).await.unwrap();

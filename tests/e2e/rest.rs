@@ -423,7 +423,7 @@ fn try_document(url: &str, folder: &Path, arguments: &[&str]) {
         .current_dir(folder)
         .args(["run", &format!("{url}/openapi.json"), "--checks", checks])
         .args(["--phases", "coverage,fuzzing", "--max-examples", "4", "--seed", "7"])
-        .args(["--generation-database", "none", "--request-timeout", "10", "--no-color"])
+        .args(["--generation-database", "none", "--request-timeout", "60", "--no-color"])
         // It waits for as long as it is told.
         .args(["--exclude-operation-id", "AcquireEvents"])
         .args(arguments)

@@ -226,7 +226,7 @@ impl Stage {
 
 async fn serve(database: &Database, listen: &str) -> Service {
     let serve = Serve::new(Command::new(binary()), &database.url(), listen);
-    let flags = ["--lease-ttl", "2s", "--allow-private-addresses", "127.0.0.0/8,::1/128"];
+    let flags = ["--lease-ttl", "4s", "--allow-private-addresses", "127.0.0.0/8,::1/128"];
     let service = Service::launch(serve.flags(flags)).await.unwrap();
     service.owns_all().await.unwrap();
     service

@@ -116,5 +116,5 @@ pub(crate) fn rest_with(url: &str, verb: &str, path: &str, key: &str, body: &Val
 /// A process with exactly these flags, at this address.
 async fn serve(database: &Database, listen: &str, flags: &[&str]) -> Service {
     let serve = Serve::new(Command::new(binary()), &database.url(), listen);
-    Service::launch(serve.flags(["--lease-ttl", "2s"]).flags(flags)).await.unwrap()
+    Service::launch(serve.flags(["--lease-ttl", "4s"]).flags(flags)).await.unwrap()
 }

@@ -153,7 +153,7 @@ async fn an_upload_outlives_power_cuts(kind: Kind) {
         break upload.await.unwrap().unwrap().into_inner();
     };
     assert_eq!((made.state(), made.received_count), (SubmissionState::Complete, ITEMS));
-    let run = service.finished("list", 180).await;
+    let run = service.finished("list", 300).await;
     assert_eq!((run.events, run.counts.unwrap().succeeded), (ITEMS, ITEMS));
     assert_eq!(service.runs("list").await.len(), 1);
     consumer.notes.assert_clean();
@@ -201,7 +201,7 @@ async fn a_full_disk_makes_nothing_due() {
     let header = SubmissionHeader { resume_from: open.received_count, ..header("r") };
     let made = submit(&service, header, rest).await.unwrap();
     assert_eq!((made.state(), made.received_count), (SubmissionState::Complete, ITEMS));
-    let run = service.finished("list", 120).await;
+    let run = service.finished("list", 300).await;
     assert_eq!((run.events, run.counts.unwrap().succeeded), (ITEMS, ITEMS));
     assert_eq!(service.runs("list").await.len(), 1);
     consumer.notes.assert_clean();
@@ -228,7 +228,7 @@ async fn items_come_again_with_their_events(kind: Kind) {
     service.kill9();
     service = Service::start(&database).await;
     link.follow(&service);
-    let run = service.finished("list", 120).await;
+    let run = service.finished("list", 300).await;
     assert_eq!(run.counts.unwrap().succeeded, 400, "{run:?}");
     let arrivals = consumer.notes.arrivals();
     assert!(arrivals.iter().all(|arrival| arrival.data["n"] == json!(arrival.index)));

@@ -52,7 +52,7 @@ impl World {
 
     /// Waits for the end of a run, and compares what the consumer has got.
     async fn compare(&self, run: &str, expected: &[(Value, Option<&str>)]) {
-        let waited = self.cli.run(&["wait", "run", short(run), "--timeout", "60s"]);
+        let waited = self.cli.run(&["wait", "run", short(run), "--timeout", "240s"]);
         assert_eq!(waited.code, 0, "{waited:?}");
         let got: Vec<_> = self.got(run).into_values().collect();
         let expected = expected.iter().map(|(data, key)| (data.clone(), key.map(str::to_owned)));
@@ -89,7 +89,7 @@ fn post(url: &str, headers: &[&str], body: &[u8]) -> (u16, Value) {
         "-w",
         "\n%{http_code}",
         "--max-time",
-        "60",
+        "300",
     ]);
     for header in headers {
         curl.args(["-H", header]);
@@ -185,7 +185,7 @@ async fn a_list_has_results_and_is_not_made_twice(kind: Kind) {
     let run = world.cli.json(&submit);
     let name = run["name"].as_str().unwrap();
     // While it goes on, results are those that there are, and the exit code says so.
-    world.cli.run(&["wait", "run", short(name), "--timeout", "60s"]);
+    world.cli.run(&["wait", "run", short(name), "--timeout", "240s"]);
     let results = world.cli.ok(&["results", short(name)]);
     let results: Vec<Value> = results.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(results.len(), 2_500);
@@ -223,7 +223,7 @@ async fn what_goes_with_items_goes_with_all_of_them() {
     let (status, answer) = post(&world.url(query), &[NDJSON], text.as_bytes());
     assert_eq!((status, &answer["run"]["priority"]), (200, &json!(9)), "{answer}");
     let run = answer["run"]["name"].as_str().unwrap();
-    let waited = world.cli.run(&["wait", "run", short(run), "--timeout", "60s"]);
+    let waited = world.cli.run(&["wait", "run", short(run), "--timeout", "240s"]);
     assert_eq!(waited.code, 0, "{waited:?}");
     let got = world.got(run);
     let (first, key) = &got[&0];

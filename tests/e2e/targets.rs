@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use tollgate_harness::resources::{PARENT, http, ms, once, policy, soon};
-use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
+use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, lasting_shares, wait_for};
 use tollgate_proto::v1::{GetHandlerStatusRequest, HandlerStatus, RetryPolicy, Schedule, TargetGauge};
 
 use crate::console::Browser;
@@ -48,7 +48,7 @@ async fn one_target_takes_and_another_refuses(kind: Kind) {
     for (id, limit) in [("first", 3), ("second", 2), ("third", 4)] {
         service.create_policy(id, policy(limit)).await.unwrap();
     }
-    let at = soon(3_000);
+    let at = soon(5_000);
     for (id, policy, consumer) in [("a", "first", &well), ("b", "second", &well), ("c", "third", &sick)] {
         let schedule = Schedule { retry: patient(), ..once(at, 6, policy, http(consumer)) };
         service.create_schedule(id, schedule).await.unwrap();
@@ -129,12 +129,8 @@ on_both_stores!(one_target_takes_and_another_refuses);
 async fn two_processes_add_up_what_they_send_to_one_target() {
     let database = Database::new(Kind::Postgres).await;
     let services = [Service::join(&database, &[]).await, Service::join(&database, &[]).await];
-    wait_for("shards for both", 40, async || {
-        let owners = status(&services[0], "").await.shards.into_iter().map(|shard| shard.owner);
-        let owners: std::collections::BTreeSet<String> = owners.collect();
-        (owners.len() == 2 && !owners.contains("")).then_some(())
-    })
-    .await;
+    let ids = [status(&services[0], "").await.handler, status(&services[1], "").await.handler];
+    lasting_shares(&ids.into(), async || status(&services[0], "").await).await;
     let consumer = Consumer::start(services[0].link(), Releases::Unary, |_| Conduct::keep()).await;
     let url = consumer.url();
     let address = address(&url);

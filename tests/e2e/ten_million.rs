@@ -18,7 +18,7 @@ async fn memory_does_not_grow_with_n(kind: Kind) {
     service.finished("small", 60).await;
     let before = service.rss_bytes();
     service.create_schedule("huge", once(soon(500), EVENTS, "wide", http(&consumer))).await.unwrap();
-    wait_for("some thousand events", 60, async || (consumer.notes.arrivals_count() >= 4_000).then_some(()))
+    wait_for("some thousand events", 120, async || (consumer.notes.arrivals_count() >= 4_000).then_some(()))
         .await;
     let after = service.rss_bytes();
     let run = service.first_run("huge").await;

@@ -18,7 +18,7 @@ async fn check(service: &Service, notes: &Notes, target: Target) {
         service.create_schedule(id, once(at, EVENTS, "gentle", target.clone())).await.unwrap();
     }
     for id in SCHEDULES {
-        let run = service.finished(id, 90).await;
+        let run = service.finished(id, 180).await;
         assert_eq!(
             (run.state(), run.events, run.in_flight_count),
             (RunState::Finished, EVENTS, 0),

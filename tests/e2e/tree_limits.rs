@@ -41,15 +41,15 @@ async fn no_policy_of_a_tree_has_more_than_it_may(kind: Kind) {
     let consumer =
         Consumer::start(link.clone(), Releases::Unary, |_| Conduct::work(WORK_MS..WORK_MS + 20)).await;
     plant(&service).await;
-    service.create_schedule("l", of("large", 60, &consumer)).await.unwrap();
-    service.create_schedule("s", of("small", 60, &consumer)).await.unwrap();
+    service.create_schedule("l", of("large", 40, &consumer)).await.unwrap();
+    service.create_schedule("s", of("small", 40, &consumer)).await.unwrap();
     holds(&service, "root", (0, 6)).await;
     service.kill9();
     service = Service::start(&database).await;
     link.follow(&service);
     for id in ["l", "s"] {
         let ended = service.finished(id, 90).await;
-        assert_eq!(ended.counts.unwrap().succeeded, 60, "{ended:?}");
+        assert_eq!(ended.counts.unwrap().succeeded, 40, "{ended:?}");
     }
     consumer.notes.assert_clean();
     let arrivals = consumer.notes.arrivals();

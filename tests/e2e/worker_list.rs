@@ -13,7 +13,7 @@ use tollgate_proto::v1::{
     AcceptEvent, AcquireEventsRequest, AcquireEventsResponse, CancelRunRequest, ExplainEventRequest,
     ExtendTokenRequest, GetHandlerStatusRequest, ListTroublesRequest, ListWorkersRequest, PullTarget,
     ReasonCode, ReleaseMode, ReleaseTokenRequest, Schedule, Target, TriggerScheduleRequest, Trouble,
-    TroubleSeverity, WorkRequest, WorkerHello,
+    TroubleSeverity, WorkEvent, WorkRequest, WorkerHello,
 };
 use tonic::Code;
 use tonic::transport::Channel;
@@ -30,7 +30,9 @@ fn workers(service: &Service) -> WorkerServiceClient<Channel> {
 
 fn frames(events: u32, requires: &[&str]) -> Schedule {
     let requires = requires.iter().map(|&label| label.to_owned()).collect();
-    let pull = PullTarget { queue: "render".to_owned(), requires, deadline: None };
+    // Nothing is given again during a test because nobody accepts it.
+    let deadline = Some(prost_types::Duration { seconds: 300, nanos: 0 });
+    let pull = PullTarget { queue: "render".to_owned(), requires, deadline };
     Schedule {
         events: Some(events),
         policy: "p".to_owned(),
@@ -54,6 +56,17 @@ async fn acquire(service: &Service, labels: &[&str], most: u32, wait_s: i64) -> 
         worker: "poller".to_owned(),
     };
     workers(service).acquire_events(request).await.unwrap().into_inner()
+}
+
+/// So many, by as many polls as it takes: one is answered soon after the first event is there.
+async fn acquire_all(service: &Service, labels: &[&str], count: u32) -> Vec<WorkEvent> {
+    let mut events = Vec::new();
+    while events.len() < count as usize {
+        let more = acquire(service, labels, count - events.len() as u32, 60).await.events;
+        assert!(!more.is_empty(), "{} of {count}", events.len());
+        events.extend(more);
+    }
+    events
 }
 
 async fn no_worker(service: &Service) -> Option<Trouble> {
@@ -116,8 +129,7 @@ async fn what_nobody_is_able_to_do_is_a_trouble_until_somebody_is(kind: Kind) {
     // One that polls, and is able to do something else, changes nothing when it goes.
     assert!(acquire(&service, &["gpu"], 1, 1).await.events.is_empty());
     assert!(no_worker(&service).await.is_some());
-    let events = acquire(&service, &["gpux"], 3, 60).await.events;
-    assert_eq!(events.len(), 3, "{events:?}");
+    let events = acquire_all(&service, &["gpux"], 3).await;
     wait_for("the end of the trouble", 20, async || no_worker(&service).await.is_none().then_some(())).await;
     for event in events {
         let request = ReleaseTokenRequest { name: event.name, ..ReleaseTokenRequest::default() };
@@ -314,7 +326,7 @@ async fn who_polls_is_listed_with_what_it_has(kind: Kind) {
         let request = || ListWorkersRequest { parent: QUEUE.to_owned() };
         wait_for("its poll and its events", 30, async || {
             let list = workers(service).list_workers(request()).await.unwrap().into_inner().workers;
-            let [worker] = list.as_slice() else { panic!("{list:?}") };
+            let [worker] = list.as_slice() else { return None };
             (worker.room == 3 && worker.capacity == 11 && worker.events_count == 8).then_some(())
         })
         .await;
@@ -399,7 +411,8 @@ async fn a_worker_that_does_not_read_is_given_up(kind: Kind) {
         while say.send(WorkRequest { message: Some(Say::Extend(extend.clone())) }).await.is_ok() {}
     });
     triggered(&service, "frames", frames(3, &[])).await;
-    assert_eq!(acquire(&service, &[], 3, 60).await.events.len(), 3, "a neighbour is given events meanwhile");
+    // A neighbour is given events meanwhile.
+    acquire_all(&service, &[], 3).await;
     tokio::time::timeout(Duration::from_secs(300), pouring).await.unwrap().unwrap();
     let mut unread = 0;
     let end = loop {

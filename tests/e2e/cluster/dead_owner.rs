@@ -45,7 +45,7 @@ async fn of_two_releases_that_wait_for_an_owner_the_first_counts() {
     let refused = ask(&other, 1, done, Some(now_us() + 3_600_000_000 * 24 * 30)).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.message().contains("horizon"), "{refused:?}");
-    let soon_over = ask(&other, 1, done, Some(now_us() + 1_000_000)).await.unwrap();
+    let soon_over = ask(&other, 1, done, Some(now_us() + 3_000_000)).await.unwrap();
     assert_eq!(soon_over.status(), ReleaseStatus::Released, "{soon_over:?}");
     // Both come again, as their first releases asked for.
     arrived(&consumer.notes, 4).await;
@@ -80,7 +80,7 @@ async fn the_releases_of_a_dead_owner_stop_nothing_of_the_next_one() {
     arrived(&keeper.notes, EVENTS as usize).await;
     arrived(&own.notes, 2).await;
     // All that has come is recorded, and a later attempt would have another number.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
     let events: Vec<String> = keeper.notes.attempts().into_keys().collect();
     let stays = services.remove(1);
     let me = id(&stays).await;
@@ -128,7 +128,7 @@ async fn the_releases_of_a_dead_owner_stop_nothing_of_the_next_one() {
     let after = mine().await;
     assert!(before.is_subset(&after), "{:?}", before.difference(&after));
     assert!(!stays.log().contains("no sign of life"), "{}", stays.log());
-    assert!(pause_ms <= 4_000, "nothing of its own came for {pause_ms} ms");
+    assert!(pause_ms <= 6_000, "nothing of its own came for {pause_ms} ms");
     own.notes.assert_clean();
     keeper.notes.assert_once();
     stays.stop().await;

@@ -14,7 +14,7 @@ on_both_stores!(
 /// A service at a port that stays the same.
 pub(super) async fn serve(database: &Database, port: u16) -> Service {
     let serve = Serve::new(Command::new(binary()), &database.url(), &format!("127.0.0.1:{port}"));
-    let service = Service::launch(serve.flags(["--lease-ttl", "2s"])).await.unwrap();
+    let service = Service::launch(serve.flags(["--lease-ttl", "4s"])).await.unwrap();
     service.owns_all().await.unwrap();
     service
 }

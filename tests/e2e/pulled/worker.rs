@@ -12,7 +12,8 @@ use tollgate_proto::v1::work_request::Message as Say;
 use tollgate_proto::v1::work_response::Message as Told;
 use tollgate_proto::v1::worker_service_client::WorkerServiceClient;
 use tollgate_proto::v1::{
-    AcceptEvent, ReleaseOutcome, ReleaseTokenRequest, WorkEvent, WorkRequest, WorkResponse, WorkerHello,
+    AcceptEvent, ExtendTokenRequest, ReleaseOutcome, ReleaseTokenRequest, WorkEvent, WorkRequest,
+    WorkResponse, WorkerHello,
 };
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
@@ -207,8 +208,13 @@ async fn stream(
             Deed::Break => return Ok(()),
             Deed::AcceptAndBreak => {
                 tell(accept);
-                // It is read before the stream ends.
-                tokio::time::sleep(Duration::from_millis(200)).await;
+                // It has been read before the stream ends, as what is said after it is answered.
+                tell(Say::Extend(ExtendTokenRequest { name, attempt: Some(attempt), ttl: None }));
+                while let Some(message) = told.message().await? {
+                    if matches!(message.message, Some(Told::Extended(_))) {
+                        break;
+                    }
+                }
                 return Ok(());
             }
         }

@@ -91,7 +91,7 @@ async fn flood(url: &str, headers: &[&str], body: &[u8]) -> Vec<(String, String)
             "-w",
             "\n%{http_code}",
             "--max-time",
-            "60",
+            "180",
             "-H",
             "expect:",
             "--data-binary",

@@ -83,7 +83,7 @@ async fn deliveries_that_do_not_leave_are_told(kind: Kind) {
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::Answer(200)).await;
     service.create_policy("p", policy(2)).await.unwrap();
     let target = Target { release: tollgate_proto::v1::ReleaseMode::OnResponse.into(), ..http(&consumer) };
-    let schedule = once(soon(6_000), 6, "p", target);
+    let schedule = once(soon(10_000), 6, "p", target);
     service.create_schedule("s", Schedule { retry: patient(), ..schedule }).await.unwrap();
     service.stop().await;
     let service = Service::start_with(&database, &["--secret-keys-file", &other]).await;

@@ -96,7 +96,7 @@ async fn a_list_is_uploaded_seen_and_confirmed(kind: Kind) {
     let made = browser.confirmed(PATH, &[("request_id", &id)], "month end").await.goes_to();
     let again = browser.confirmed(PATH, &[("request_id", &id)], "month end").await.goes_to();
     assert_eq!(made, again, "a double click makes one run");
-    let run = wait_for("the run", 90, async || {
+    let run = wait_for("the run", 240, async || {
         let [run] = &service.runs("list").await[..] else { return None };
         (run.state() == RunState::Finished).then(|| run.clone())
     })
