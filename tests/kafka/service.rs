@@ -13,7 +13,7 @@ use tollgate_proto::v1::{
 use crate::broker::Seen;
 
 /// The brokers of tests are here.
-const FLAGS: [&str; 4] = ["--allow-private-addresses", "127.0.0.0/8", "--lease-ttl", "2s"];
+const FLAGS: [&str; 4] = ["--allow-private-addresses", "127.0.0.0/8", "--lease-ttl", "4s"];
 
 /// The build with Kafka.
 pub(crate) fn binary() -> Command {
