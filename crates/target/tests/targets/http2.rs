@@ -161,7 +161,7 @@ async fn a_connection_that_takes_no_bytes_is_given_up() {
     let targets = targets();
     assert_eq!(one(&targets, &server).await, Sent::Accepted);
     // More than the sockets between them hold.
-    let stuck = (0..200).map(|index| send(&targets, large(known(server.url(), 500), index, 60_000)));
+    let stuck = (0..200).map(|index| send(&targets, large(known(server.url(), 2_000), index, 60_000)));
     let stuck = futures::future::join_all(stuck).await;
     assert!(stuck.iter().all(|sent| matches!(sent, Sent::Unclear { .. })), "{stuck:?}");
     let next = one(&targets, &server).await;
@@ -177,7 +177,7 @@ async fn a_connection_that_was_silent_takes_no_further_ones() {
     })
     .await;
     let targets = targets();
-    doubt(send(&targets, delivery(known(server.url(), 200))).await);
+    doubt(send(&targets, delivery(known(server.url(), 1_000))).await);
     assert_eq!((one(&targets, &server).await, server.connections()), (Sent::Accepted, 2));
     // One of many that is not answered is no silence.
     let slow = Frames::new(&[], |came| match came.stream {
@@ -185,7 +185,7 @@ async fn a_connection_that_was_silent_takes_no_further_ones() {
         stream => vec![Act::Write(ok(stream))],
     })
     .await;
-    let slow_one = send(&targets, delivery(known(slow.url(), 400)));
+    let slow_one = send(&targets, delivery(known(slow.url(), 2_000)));
     let others = async {
         for _ in 0..5 {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -40,7 +40,7 @@ async fn new_connections_are_opened_so_many_at_a_time() {
     const ALL: u32 = 2 * NEW_MAX + 1;
     let (server, targets) = (server().await, targets());
     let began = Instant::now();
-    let all = join_all((0..ALL).map(|index| targets.send(event(never(&server, 2_000), index))));
+    let all = join_all((0..ALL).map(|index| targets.send(event(never(&server, 6_000), index))));
     let watch = async {
         for turn in 1..3 {
             accepted(&server, turn * NEW_MAX + 1).await;
@@ -49,7 +49,7 @@ async fn new_connections_are_opened_so_many_at_a_time() {
         }
     };
     let (all, ()) = futures::future::join(all, watch).await;
-    assert!(all.into_iter().all(|sent| doubt(sent).starts_with("no complete answer within 2000 ms")));
+    assert!(all.into_iter().all(|sent| doubt(sent).starts_with("no complete answer within 6000 ms")));
 }
 
 #[tokio::test]
@@ -97,6 +97,6 @@ async fn who_gives_up_waiting_costs_nobody_anything() {
     let (_, gave_up) = futures::future::join(hanging, hasty).await;
     assert!(gave_up);
     let all = join_all((0..2 * NEW_MAX).map(|index| targets.send(event(now(&server), index))));
-    let all = tokio::time::timeout(Duration::from_secs(5), all).await.unwrap();
+    let all = tokio::time::timeout(Duration::from_secs(20), all).await.unwrap();
     assert!(all.iter().all(|sent| *sent == Sent::Accepted));
 }

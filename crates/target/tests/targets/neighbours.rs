@@ -53,7 +53,7 @@ async fn a_name_that_hangs_stops_no_other_name() {
         (options.connect_timeout_ms, options.lookups_max) = (800, 4);
         options.lookup = Lookup::by(|name| {
             if name.starts_with("hang") {
-                std::thread::sleep(Duration::from_secs(3));
+                std::thread::sleep(Duration::from_secs(8));
             }
             Ok(vec!["127.0.0.1".parse().unwrap()])
         });
@@ -74,7 +74,7 @@ async fn a_name_that_hangs_stops_no_other_name() {
         began.elapsed()
     };
     let (crowd, took) = futures::future::join(join_all(crowd), neighbour).await;
-    assert!(took < Duration::from_millis(2_500), "it waited for the names that hang: {took:?}");
+    assert!(took < Duration::from_secs(6), "it waited for the names that hang: {took:?}");
     assert!(crowd.into_iter().all(|sent| not_sent(sent).0.contains("hang")));
-    assert!(began.elapsed() < Duration::from_secs(3), "nobody waits for the lookup itself");
+    assert!(began.elapsed() < Duration::from_secs(7), "nobody waits for the lookup itself");
 }

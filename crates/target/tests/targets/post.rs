@@ -179,11 +179,11 @@ async fn an_answer_that_drips_is_cut_off_at_the_deadline() {
     {
         let server = Server::always(Reply::Drip(start)).await;
         let began = Instant::now();
-        let message = doubt(to(&post(|_| {}), within(server.url(), 400)).await);
+        let message = doubt(to(&post(|_| {}), within(server.url(), 1_500)).await);
         if start.contains("OK") {
-            assert_eq!(message, "no complete answer within 400 ms", "{start}");
+            assert_eq!(message, "no complete answer within 1500 ms", "{start}");
             let took = began.elapsed();
-            assert!((400..3_000).contains(&took.as_millis()), "{took:?}");
+            assert!((1_500..6_000).contains(&took.as_millis()), "{took:?}");
         }
         closed(&server).await;
     }
