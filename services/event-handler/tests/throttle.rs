@@ -114,7 +114,8 @@ async fn take(
         seen.in_flight_max = seen.in_flight_max.max(seen.in_flight);
     }
     tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        // Long enough that all tokens are in use at once on a slow machine, too.
+        tokio::time::sleep(Duration::from_millis(100)).await;
         seen.lock().unwrap().in_flight -= 1;
         let request = v1::ReleaseTokenRequest { name: id, ..v1::ReleaseTokenRequest::default() };
         let status = client.release_token(request).await.unwrap().into_inner().status;
@@ -249,7 +250,7 @@ async fn wait_for(
     state: v1::RunState,
 ) -> v1::Run {
     let name = names::of_run(&run.namespace, run.shard, run.id);
-    for _ in 0..600 {
+    for _ in 0..2_400 {
         let shown = client.get_run(v1::GetRunRequest { name: name.clone() }).await.unwrap().into_inner();
         if shown.state() == state {
             return shown;

@@ -318,8 +318,11 @@ async fn one_namespace_leaves_streams_to_another() {
         let stream = tokio_stream::wrappers::ReceiverStream::new(receiver);
         silent.push((sender, tokio::spawn(async move { client.submit_items(stream).await })));
     }
-    while standing(&mut world, "s3").await.is_err() {
-        tokio::task::yield_now().await;
+    // In whatever order they come.
+    for n in 0..4 {
+        while standing(&mut world, &format!("s{n}")).await.is_err() {
+            tokio::task::yield_now().await;
+        }
     }
     let (one, soon) = (many(1), std::time::Duration::from_millis(300));
     let fifth = tokio::time::timeout(soon, submit(&mut world, header("fifth"), &one));
