@@ -21,7 +21,9 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 pub use self::batch::Handed;
-pub use self::claim::{Checkpoint, ClaimedTask, ScanPage, ScannedChild, TaskLease, backoff, is_given_back};
+pub use self::claim::{
+    Checkpoint, ClaimedTask, ScanPage, ScannedChild, TaskLease, backoff, is_given_back, is_outdated,
+};
 pub use self::follow::{Next, follow};
 pub use self::judge::{Fate, Judge};
 pub use self::options::Options;

@@ -47,6 +47,8 @@ struct Job {
     /// Shards that have what is being handed over: each has a transaction.
     handed: Vec<u16>,
     new: u32,
+    /// Some of it was outdated.
+    left_out: bool,
     leaving: bool,
     window: Window,
     /// Schedules as they were read, by generation.
@@ -280,11 +282,16 @@ impl World {
         if tasks.iter().any(|task| !self.has_task(job.lease.id, task)) {
             self.count(Seen::TaskLost);
             job.handed.clear();
+            job.left_out = false;
             job.scan.handed(None, self.now.wall_us, self.now.wall_us);
             return;
         }
         for run in runs {
             job.handed.push(run.shard);
+            if self.is_outdated(&run) {
+                job.left_out = true;
+                continue;
+            }
             let schedule = &job.read[&(run.schedule_uid, run.generation)];
             check_run(&run, schedule, self.late_after_us());
             job.new += u32::from(self.hand_over_run(run, schedule));
@@ -302,8 +309,17 @@ impl World {
             );
             self.record_skip(skip);
         }
+        if std::mem::take(&mut job.left_out) {
+            job.scan.left_out();
+        }
         job.scan.handed(Some(std::mem::take(&mut job.new)), self.now.wall_us, self.now.wall_us);
         job.handed.clear();
+    }
+
+    fn is_outdated(&self, run: &Run) -> bool {
+        let stored = self.master.schedules.get(&run.schedule_uid).filter(|stored| !stored.deleted);
+        let now = stored.map(|stored| (stored.schedule.generation, stored.shard));
+        emit::is_outdated((run.generation, run.shard), now)
     }
 
     fn record_skip(&mut self, skip: Skipped) {
@@ -367,6 +383,7 @@ impl Job {
             groups,
             handed: Vec::new(),
             new: 0,
+            left_out: false,
             leaving: false,
             read: BTreeMap::new(),
         }

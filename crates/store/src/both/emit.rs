@@ -1,17 +1,17 @@
 //! Windows, scan tasks and the launch index.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use tollgate_core::emit::{Task, Window};
+use tollgate_core::emit::{Task, Window, is_outdated};
 use tollgate_core::model::{Run, SkipReason, Skipped};
 use tollgate_core::plan::message_ids;
 use uuid::Uuid;
 
 use super::{Ask, Driver, Engine, Exists, Tx, Whom, forget_skipped, insert_runs, insert_skipped, only, sql};
-use crate::emit::{Checkpoint, ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
+use crate::emit::{Checkpoint, ClaimedTask, EmitStore, Emitted, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
     ClaimRow, FrontierRow, RunRow, SkippedRow, TaskKey, TaskRow, WindowRecord, all, in_task_order, run_rows,
@@ -142,9 +142,9 @@ impl<D: Driver> EmitStore for D {
         tasks: &[ClaimedTask],
         runs: &[Run],
         skipped: &[Skipped],
-    ) -> Result<Option<u32>, StoreError> {
+    ) -> Result<Option<Emitted>, StoreError> {
         let (tasks, skipped) = (Arc::new(task_keys(tasks)), Arc::new(skipped_rows(skipped)));
-        let mut new = 0;
+        let mut emitted = Emitted::default();
         for (rows, skipped) in parts(run_rows(runs), &skipped, self.splits_by_shard()) {
             let tasks = Arc::clone(&tasks);
             let inserted = self
@@ -155,17 +155,19 @@ impl<D: Driver> EmitStore for D {
                         if !hold_tasks(&mut tx, lease_id, &tasks).await? {
                             return Ok(None);
                         }
-                        let new = insert_runs(&mut tx, &rows).await?;
+                        let left = without_outdated(&mut tx, &rows).await?;
+                        let new = insert_runs(&mut tx, left.as_deref().unwrap_or(&rows)).await?;
                         insert_skipped(&mut tx, &skipped).await?;
-                        Ok(Some(new))
+                        Ok(Some((new, left.is_some())))
                     }
                     .boxed()
                 })
                 .await?;
-            let Some(inserted) = inserted else { return Ok(None) };
-            new += u32::try_from(inserted).unwrap_or(u32::MAX);
+            let Some((new, left_out)) = inserted else { return Ok(None) };
+            emitted.new += u32::try_from(new).unwrap_or(u32::MAX);
+            emitted.left_out |= left_out;
         }
-        Ok(Some(new))
+        Ok(Some(emitted))
     }
 
     async fn is_unheard(&self, schedule_uid: Uuid, shards: &[u16]) -> Result<bool, StoreError> {
@@ -315,4 +317,23 @@ async fn hold_tasks<DB: Engine>(
 ) -> Result<bool, Failure> {
     let held: Vec<Exists> = tx.rows(Ask::new(sql!("tasks_hold")).bind(lease_id).set(tasks)?).await?;
     Ok(held.len() == tasks.len())
+}
+
+/// The runs without those that are outdated; none where all may go.
+async fn without_outdated<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    runs: &[RunRow],
+) -> Result<Option<Vec<RunRow>>, Failure> {
+    let uids: BTreeSet<Uuid> = runs.iter().map(|run| run.schedule_uid).collect();
+    if uids.is_empty() {
+        return Ok(None);
+    }
+    let uids: Vec<Uuid> = uids.into_iter().collect();
+    let now: Vec<(Uuid, i64, i32)> = tx.rows(Ask::new(sql!("schedules_homes")).set(&uids)?).await?;
+    let now: BTreeMap<Uuid, (i64, i32)> =
+        now.into_iter().map(|(uid, generation, shard)| (uid, (generation, shard))).collect();
+    let is_current =
+        |run: &&RunRow| !is_outdated((run.generation, run.shard_id), now.get(&run.schedule_uid).copied());
+    let current: Vec<RunRow> = runs.iter().filter(is_current).cloned().collect();
+    Ok((current.len() < runs.len()).then_some(current))
 }
