@@ -21,6 +21,9 @@ pub use judge::{ClockJudge, ClockReading, ClockState, Verdict};
 
 /// How often both clocks are read, to find them close together.
 const LOOKS: u32 = 3;
+/// A wall clock that is right and has gone on for so much longer than the monotonic one says that the machine stood still, in
+/// microseconds. What is less, the margins of leases cover.
+const STOOD_STILL_US: i64 = 500_000;
 
 /// A source of time; cheap to clone, all clones agree.
 #[derive(Clone, Debug)]
@@ -105,6 +108,8 @@ impl Clock {
 
     /// From now on, the wall clock showed `wall_us` when the monotonic one showed `mono_us`; and this is known of the machine's.
     pub fn hold(&self, wall_us: i64, mono_us: i64, state: ClockState) {
+        let held = self.now();
+        let gained_us = (wall_us - mono_us) - (held.wall_us - held.mono_us);
         match &self.source {
             Source::System { ahead_us, .. } => ahead_us.store(wall_us - mono_us, Ordering::SeqCst),
             Source::Manual { wall_us: shown_us, .. } => {
@@ -112,7 +117,9 @@ impl Clock {
             }
         }
         let before = self.state.swap(state as u8, Ordering::SeqCst);
-        if state == ClockState::Apart && before != ClockState::Apart as u8 {
+        // Where its wall clock has been set since, as that of a suspended one is, it is right.
+        let was_set = state == ClockState::Right && gained_us > STOOD_STILL_US;
+        if was_set || state == ClockState::Apart && before != ClockState::Apart as u8 {
             self.stops.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -153,4 +160,30 @@ fn machine_us() -> i64 {
 
 fn micros(us: u128) -> i64 {
     i64::try_from(us).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_whose_wall_clock_alone_has_gone_on_has_stood_still() {
+        let clock = Clock::manual(0);
+        clock.advance_us(1_000_000);
+        clock.hold(1_000_000, 1_000_000, ClockState::Right);
+        assert_eq!(clock.stops(), 0);
+        // A clock that is set right, by a little or back, says nothing of the kind.
+        clock.hold(1_000_000 + STOOD_STILL_US, 1_000_000, ClockState::Right);
+        clock.hold(1_000_000, 1_000_000, ClockState::Right);
+        assert_eq!(clock.stops(), 0);
+        // Nor does one that is wrong.
+        clock.hold(60_000_000, 1_000_000, ClockState::Off);
+        clock.hold(1_000_000, 1_000_000, ClockState::Right);
+        assert_eq!(clock.stops(), 0);
+        // Suspended for a minute, and woken with a clock that agrees with the others'.
+        clock.hold(61_000_000, 1_000_000, ClockState::Right);
+        assert_eq!(clock.stops(), 1);
+        clock.hold(61_000_000, 1_000_000, ClockState::Right);
+        assert_eq!(clock.stops(), 1);
+    }
 }
