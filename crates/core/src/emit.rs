@@ -20,10 +20,8 @@ mod windows;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-pub use self::batch::Handed;
-pub use self::claim::{
-    Checkpoint, ClaimedTask, ScanPage, ScannedChild, TaskLease, backoff, is_given_back, is_outdated,
-};
+pub use self::batch::{Handed, is_in_doubt};
+pub use self::claim::{Checkpoint, ClaimedTask, ScanPage, ScannedChild, TaskLease, backoff, is_given_back};
 pub use self::follow::{Next, follow};
 pub use self::judge::{Fate, Judge};
 pub use self::options::Options;

@@ -36,15 +36,6 @@ pub struct WindowRow {
     pub runs: u32,
 }
 
-/// What became of runs that were handed over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Emitted {
-    /// How many were new.
-    pub new: u32,
-    /// Some were outdated, and were left out.
-    pub left_out: bool,
-}
-
 /// The emitter's part of a store.
 #[async_trait]
 pub trait EmitStore: Send + Sync {
@@ -95,15 +86,15 @@ pub trait EmitStore: Send + Sync {
     async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError>;
     /// As [`EmitStore::emit`] of what was read under these tasks, but only while all of them are still claimed under the lease:
     /// else somebody else may have read them again, and another generation of a schedule, so that nothing (more) is
-    /// handed over, and there is no answer. Nobody else claims them before that is decided. Runs that are outdated
-    /// ([`tollgate_core::emit::is_outdated`]) are left out.
+    /// handed over, and there is no answer. Nobody else claims them before that is decided. Runs of launches that have one in
+    /// another shard by now are left out ([`tollgate_core::emit::is_in_doubt`]).
     async fn emit_claimed(
         &self,
         lease_id: Uuid,
         tasks: &[ClaimedTask],
         runs: &[Run],
         skipped: &[Skipped],
-    ) -> Result<Option<Emitted>, StoreError>;
+    ) -> Result<Option<u32>, StoreError>;
     /// Whether a change of this schedule waits to be heard: in the outbox, or in the inbox of one of these shards.
     async fn is_unheard(&self, schedule_uid: Uuid, shards: &[u16]) -> Result<bool, StoreError>;
     /// Moves a task's checkpoint, if the lease is still ours.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate_core::emit::{self, Handed, Scan, ScanStep, TaskLease};
 use tollgate_core::model::{Run, Skipped};
 use tollgate_store::StoreError;
-use tollgate_store::emit::{ClaimedTask, Emitted};
+use tollgate_store::emit::ClaimedTask;
 use uuid::Uuid;
 
 use crate::{Emitter, RoundReport};
@@ -108,12 +108,7 @@ impl Emitter {
                     scan.known(&self.store.launches_with_runs(schedule_uid, from_us, to_us).await?);
                 }
                 ScanStep::HandOver { tasks, runs, skipped } => {
-                    let (emitted, began_us) = self.hand_over(lease.id, &tasks, runs, skipped).await?;
-                    if emitted.is_some_and(|emitted| emitted.left_out) {
-                        tracing::debug!("a schedule has changed meanwhile: it is read again later");
-                        scan.left_out();
-                    }
-                    let new = emitted.map(|emitted| emitted.new);
+                    let (new, began_us) = self.hand_over(lease.id, &tasks, runs, skipped).await?;
                     match scan.handed(new, began_us, self.clock.wall_us()) {
                         Some(handed) => self.handed(handed, new.unwrap_or_default(), report).await,
                         None => tracing::info!(
@@ -136,22 +131,22 @@ impl Emitter {
         }
     }
 
-    /// Hands over runs and skips. Returns what became of the runs, none where the tasks are somebody else's, and when it began.
+    /// Hands over runs and skips. Returns how many runs were new, none where the tasks are somebody else's, and when it began.
     async fn hand_over(
         &self,
         lease_id: Uuid,
         tasks: &[ClaimedTask],
         runs: &[Run],
         skipped: &[Skipped],
-    ) -> Result<(Option<Emitted>, i64), StoreError> {
+    ) -> Result<(Option<u32>, i64), StoreError> {
         tollgate_fault_points::pass("emitter.emit.before");
         let began_us = self.clock.wall_us();
-        let emitted = self.store.emit_claimed(lease_id, tasks, runs, skipped).await?;
-        if emitted.is_some() {
+        let new = self.store.emit_claimed(lease_id, tasks, runs, skipped).await?;
+        if new.is_some() {
             self.traces.emitted(runs, began_us, self.clock.wall_us());
             tollgate_fault_points::pass("emitter.emit.after");
         }
-        Ok((emitted, began_us))
+        Ok((new, began_us))
     }
 
     async fn handed(&self, handed: Handed, new: u32, report: &mut RoundReport) {

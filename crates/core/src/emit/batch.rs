@@ -32,6 +32,13 @@ fn is_recent(schedule: &Schedule, launch_us: i64) -> bool {
     launch_us <= schedule.updated_us.saturating_add(DOUBT_US)
 }
 
+/// Whether a launch may have got a run in another shard since the emitter that hands it over has asked: its schedule, which has
+/// moved, is of another generation by now than when it was read, which may stand in tasks of another emitter; or the change is
+/// recent. `now`: its generation, and when it was changed.
+pub fn is_in_doubt(launch_us: i64, generation: i64, now: (i64, i64)) -> bool {
+    now.0 != generation || launch_us <= now.1.saturating_add(DOUBT_US)
+}
+
 /// A schedule of which launches have fallen due, or do so soon after the latest change: a shard in which it lived may make
 /// them itself, when it hears of an earlier change.
 #[derive(Debug)]

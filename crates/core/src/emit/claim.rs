@@ -77,14 +77,6 @@ impl TaskLease {
     }
 }
 
-/// Whether a run is not to be handed over any more: since its schedule was read, that may have moved to another shard, for which
-/// an emitter with other tasks may have judged the same launch. `read` and `now`: its generation and shard then and now; none
-/// where it has been deleted. A single change that left it in its shard has not moved it.
-pub fn is_outdated<S: Copy + PartialEq>(read: (i64, S), now: Option<(i64, S)>) -> bool {
-    let next = read.0 + 1;
-    now.is_none_or(|now| now.0 > next || now.0 == next && now.1 != read.1)
-}
-
 /// Whether tasks are given back at once where their round fails. What fails time and again does not stand before the
 /// others: it waits until the lease has run out.
 pub fn is_given_back(tasks: &[ClaimedTask]) -> bool {

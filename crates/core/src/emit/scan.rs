@@ -48,7 +48,7 @@ pub enum ScanStep<'a> {
     HandOver {
         /// The tasks from which it comes.
         tasks: Vec<ClaimedTask>,
-        /// What fires. Those that are outdated ([`super::is_outdated`]) are left out; then [`Scan::left_out`] first.
+        /// What fires.
         runs: &'a [Run],
         /// What does not.
         skipped: &'a [Skipped],
@@ -138,7 +138,7 @@ pub struct Scan {
     stage: Stage,
     batch: JudgedBatch,
     done: BTreeSet<usize>,
-    /// Tasks that must be read again later, because a shard had not heard of a change, or a schedule has changed meanwhile.
+    /// Tasks that must be read again later, because a shard had not heard of a change.
     put_off: BTreeSet<usize>,
     /// Somebody else has the tasks: what is left of them is theirs.
     lost: bool,
@@ -362,11 +362,6 @@ impl Scan {
         {
             known.extend(launches_us.iter().map(|launch_us| (uid, *launch_us)));
         }
-    }
-
-    /// Of what is being handed over, something is left out: its schedule is read again later, with all that came with it.
-    pub fn left_out(&mut self) {
-        self.put_off.extend(&self.batch.tasks);
     }
 
     /// How many runs of what was handed over from `began_us` to `now_us` were new; none where somebody else has taken

@@ -47,8 +47,6 @@ struct Job {
     /// Shards that have what is being handed over: each has a transaction.
     handed: Vec<u16>,
     new: u32,
-    /// Some of it was outdated.
-    left_out: bool,
     leaving: bool,
     window: Window,
     /// Schedules as they were read, by generation.
@@ -282,16 +280,11 @@ impl World {
         if tasks.iter().any(|task| !self.has_task(job.lease.id, task)) {
             self.count(Seen::TaskLost);
             job.handed.clear();
-            job.left_out = false;
             job.scan.handed(None, self.now.wall_us, self.now.wall_us);
             return;
         }
         for run in runs {
             job.handed.push(run.shard);
-            if self.is_outdated(&run) {
-                job.left_out = true;
-                continue;
-            }
             let schedule = &job.read[&(run.schedule_uid, run.generation)];
             check_run(&run, schedule, self.late_after_us());
             job.new += u32::from(self.hand_over_run(run, schedule));
@@ -309,17 +302,8 @@ impl World {
             );
             self.record_skip(skip);
         }
-        if std::mem::take(&mut job.left_out) {
-            job.scan.left_out();
-        }
         job.scan.handed(Some(std::mem::take(&mut job.new)), self.now.wall_us, self.now.wall_us);
         job.handed.clear();
-    }
-
-    fn is_outdated(&self, run: &Run) -> bool {
-        let stored = self.master.schedules.get(&run.schedule_uid).filter(|stored| !stored.deleted);
-        let now = stored.map(|stored| (stored.schedule.generation, stored.shard));
-        emit::is_outdated((run.generation, run.shard), now)
     }
 
     fn record_skip(&mut self, skip: Skipped) {
@@ -342,6 +326,9 @@ impl World {
     /// Whether it was new.
     fn hand_over_run(&mut self, mut run: Run, schedule: &Schedule) -> bool {
         let shard = usize::from(run.shard);
+        if self.is_made_elsewhere(&run) {
+            return false;
+        }
         let is_new = !self.stores[shard].runs.contains_key(&run.id);
         if !is_new {
             self.count(Seen::EmittedTwice);
@@ -361,6 +348,19 @@ impl World {
         self.model.emitted.insert(run.id);
         self.stores[shard].emit(run, &RunSpec::of(schedule));
         is_new
+    }
+
+    /// Looked up in the transaction that hands it over.
+    fn is_made_elsewhere(&self, run: &Run) -> bool {
+        let Some(stored) = self.master.schedules.get(&run.schedule_uid).filter(|stored| !stored.deleted)
+        else {
+            return false;
+        };
+        let Schedule { former_homes, generation, updated_us, .. } = &stored.schedule;
+        let others = || self.stores.iter().enumerate().filter(|(shard, _)| *shard != usize::from(run.shard));
+        !former_homes.is_empty()
+            && emit::is_in_doubt(run.launch_us, run.generation, (*generation, *updated_us))
+            && others().any(|(_, store)| store.runs.contains_key(&run.id))
     }
 
     pub(crate) fn late_after_us(&self) -> i64 {
@@ -383,7 +383,6 @@ impl Job {
             groups,
             handed: Vec::new(),
             new: 0,
-            left_out: false,
             leaving: false,
             read: BTreeMap::new(),
         }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use tollgate_core::emit::{Task, Window, is_outdated};
+use tollgate_core::emit::{Task, Window, is_in_doubt};
 use tollgate_core::model::{Run, SkipReason, Skipped};
 use tollgate_core::plan::message_ids;
 use uuid::Uuid;
 
 use super::{Ask, Driver, Engine, Exists, Tx, Whom, forget_skipped, insert_runs, insert_skipped, only, sql};
-use crate::emit::{Checkpoint, ClaimedTask, EmitStore, Emitted, Frontier, ScanPage, WindowRow};
+use crate::emit::{Checkpoint, ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
     ClaimRow, FrontierRow, RunRow, SkippedRow, TaskKey, TaskRow, WindowRecord, all, in_task_order, run_rows,
@@ -142,9 +142,9 @@ impl<D: Driver> EmitStore for D {
         tasks: &[ClaimedTask],
         runs: &[Run],
         skipped: &[Skipped],
-    ) -> Result<Option<Emitted>, StoreError> {
+    ) -> Result<Option<u32>, StoreError> {
         let (tasks, skipped) = (Arc::new(task_keys(tasks)), Arc::new(skipped_rows(skipped)));
-        let mut emitted = Emitted::default();
+        let mut new = 0;
         for (rows, skipped) in parts(run_rows(runs), &skipped, self.splits_by_shard()) {
             let tasks = Arc::clone(&tasks);
             let inserted = self
@@ -155,19 +155,18 @@ impl<D: Driver> EmitStore for D {
                         if !hold_tasks(&mut tx, lease_id, &tasks).await? {
                             return Ok(None);
                         }
-                        let left = without_outdated(&mut tx, &rows).await?;
-                        let new = insert_runs(&mut tx, left.as_deref().unwrap_or(&rows)).await?;
+                        let rest = without_made(&mut tx, &rows).await?;
+                        let new = insert_runs(&mut tx, rest.as_deref().unwrap_or(&rows)).await?;
                         insert_skipped(&mut tx, &skipped).await?;
-                        Ok(Some((new, left.is_some())))
+                        Ok(Some(new))
                     }
                     .boxed()
                 })
                 .await?;
-            let Some((new, left_out)) = inserted else { return Ok(None) };
-            emitted.new += u32::try_from(new).unwrap_or(u32::MAX);
-            emitted.left_out |= left_out;
+            let Some(inserted) = inserted else { return Ok(None) };
+            new += u32::try_from(inserted).unwrap_or(u32::MAX);
         }
-        Ok(Some(emitted))
+        Ok(Some(new))
     }
 
     async fn is_unheard(&self, schedule_uid: Uuid, shards: &[u16]) -> Result<bool, StoreError> {
@@ -319,21 +318,44 @@ async fn hold_tasks<DB: Engine>(
     Ok(held.len() == tasks.len())
 }
 
-/// The runs without those that are outdated; none where all may go.
-async fn without_outdated<DB: Engine>(
+/// The runs without those of launches that have one in another shard by now, as their schedules have moved: see
+/// [`is_in_doubt`]. Of two of one launch, the one of the later generation stays. None where all stay.
+async fn without_made<DB: Engine>(
     tx: &mut Tx<'_, DB>,
     runs: &[RunRow],
 ) -> Result<Option<Vec<RunRow>>, Failure> {
-    let uids: BTreeSet<Uuid> = runs.iter().map(|run| run.schedule_uid).collect();
-    if uids.is_empty() {
+    let mut by_schedule: BTreeMap<Uuid, Vec<&RunRow>> = BTreeMap::new();
+    for run in runs {
+        by_schedule.entry(run.schedule_uid).or_default().push(run);
+    }
+    if by_schedule.is_empty() {
         return Ok(None);
     }
-    let uids: Vec<Uuid> = uids.into_iter().collect();
-    let now: Vec<(Uuid, i64, i32)> = tx.rows(Ask::new(sql!("schedules_homes")).set(&uids)?).await?;
-    let now: BTreeMap<Uuid, (i64, i32)> =
-        now.into_iter().map(|(uid, generation, shard)| (uid, (generation, shard))).collect();
-    let is_current =
-        |run: &&RunRow| !is_outdated((run.generation, run.shard_id), now.get(&run.schedule_uid).copied());
-    let current: Vec<RunRow> = runs.iter().filter(is_current).cloned().collect();
-    Ok((current.len() < runs.len()).then_some(current))
+    let uids: Vec<Uuid> = by_schedule.keys().copied().collect();
+    let moved: Vec<(Uuid, i64, i64)> = tx.rows(Ask::new(sql!("schedules_moved")).set(&uids)?).await?;
+    let mut made: BTreeSet<(Uuid, i32)> = BTreeSet::new();
+    for (uid, generation, updated_us) in moved {
+        let of = by_schedule.get(&uid).into_iter().flatten();
+        let doubtful: Vec<&RunRow> = of
+            .copied()
+            .filter(|run| is_in_doubt(run.launch_us, run.generation, (generation, updated_us)))
+            .collect();
+        let launches = || doubtful.iter().map(|run| run.launch_us);
+        let (Some(first_us), Some(last_us)) = (launches().min(), launches().max()) else { continue };
+        let ask = Ask::new(sql!("launches_homes")).bind(uid).bind(first_us).bind(last_us);
+        let homes: Vec<(Uuid, i32)> = tx.rows(ask).await?;
+        for run in doubtful {
+            let is_elsewhere = homes.iter().any(|home| home.0 == run.run_id && home.1 != run.shard_id);
+            let is_later = |other: &RunRow| {
+                other.run_id == run.run_id
+                    && other.shard_id != run.shard_id
+                    && other.generation > run.generation
+            };
+            if is_elsewhere || runs.iter().any(is_later) {
+                made.insert((run.run_id, run.shard_id));
+            }
+        }
+    }
+    let is_wanted = |run: &&RunRow| !made.contains(&(run.run_id, run.shard_id));
+    Ok((!made.is_empty()).then(|| runs.iter().filter(is_wanted).cloned().collect()))
 }

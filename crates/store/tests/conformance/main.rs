@@ -120,7 +120,7 @@ conformance! {
         a_change_that_fails_leaves_no_revision one_stale_revision_of_several_writes_none
         of_many_at_once_one_follows_what_all_have_read old_revisions_go;
     done: schedules_that_may_be_done_are_found_page_by_page runs_that_are_left_are_counted;
-    claimed: who_has_lost_a_task_hands_nothing_over what_has_changed_since_it_was_read_is_left_out;
+    claimed: who_has_lost_a_task_hands_nothing_over what_has_a_run_in_another_shard_is_left_out;
     seal: stored_rows_come_in_pages_and_in_order items_of_schedules_are_replaced_with_the_rest
         secrets_are_replaced_where_nobody_was_faster
         schedules_are_counted_as_far_as_asked events_that_have_not_started_are_counted;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use tollgate_core::emit::{Task, Window};
 use tollgate_core::model::{Run, SkipReason, Skipped};
-use tollgate_store::emit::{Checkpoint, ClaimedTask, EmitStore, Emitted, Frontier, ScanPage, WindowRow};
+use tollgate_store::emit::{Checkpoint, ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
@@ -98,7 +98,7 @@ impl EmitStore for Hooked {
         tasks: &[ClaimedTask],
         runs: &[Run],
         skipped: &[Skipped],
-    ) -> Result<Option<Emitted>, StoreError> {
+    ) -> Result<Option<u32>, StoreError> {
         self.around("emit", self.inner.emit_claimed(lease_id, tasks, runs, skipped)).await
     }
     async fn is_unheard(&self, uid: Uuid, shards: &[u16]) -> Result<bool, StoreError> {
