@@ -15,7 +15,7 @@ use tollgate_proto::{convert, v1};
 use super::book::{QueueKey, TooManyKinds, WorkerId, fits};
 use super::desk::Desk;
 use super::handing::{Handed, Outcome};
-use super::sessions::{Held, Profile, Refused, Session};
+use super::sessions::{Earlier, Held, Profile, Refused, Session};
 use super::taken::{AtWork, EventOf, NAMED_MAX, Poller};
 
 /// The most workers of a process.
@@ -183,10 +183,11 @@ impl Desk {
         let session = state.sessions.get_mut(&id)?;
         let Handed { event, reply, .. } = handed.write(self.stops())?;
         session.given += 1;
-        let mut earlier: Vec<u32> = Vec::new();
+        let mut earlier = Vec::new();
         if let Some(before) = session.events.remove(&event.name) {
             earlier = before.earlier;
-            earlier.extend(before.has_room.then_some(before.attempt));
+            let is_accepted = before.reply.is_none();
+            earlier.extend(before.has_room.then_some(Earlier { attempt: before.attempt, is_accepted }));
         }
         let (attempt, reply) = (event.attempt, Some(reply));
         let held = Held { attempt, since_us: now_us, has_room: true, earlier, reply };
@@ -218,7 +219,13 @@ impl Desk {
                 Err(("accept.attempt", "an attempt under which this stream was given the event"))
             }
             // One under an earlier attempt, or after its time, has been given once more: this says nothing of that.
-            Some(held) if attempt < held.attempt => Ok(()),
+            Some(held) if attempt < held.attempt => {
+                // But where its time is not over, its room is the worker's until that is done with it.
+                for earlier in held.earlier.iter_mut().filter(|earlier| earlier.attempt == attempt) {
+                    earlier.is_accepted = true;
+                }
+                Ok(())
+            }
             Some(held) => {
                 if let Some(reply) = held.reply.take() {
                     // Nobody waits for it any more if it comes too late.
@@ -229,18 +236,24 @@ impl Desk {
         }
     }
 
-    /// A worker has not accepted an event in time: it is given to somebody again, and its room is there for that.
+    /// A worker has not accepted an attempt of an event in time: the event is given to somebody again, and its room is there for
+    /// that, also where the same worker was given a later attempt before. Nothing comes of it where the worker has accepted it.
     pub(super) fn overdue(&self, id: WorkerId, name: &str, attempt: u32) {
         let mut state = self.state();
         let Some(session) = state.sessions.get_mut(&id) else { return };
-        let held = session.events.get_mut(name);
-        if let Some(held) = held.filter(|held| held.attempt == attempt && held.reply.is_some()) {
+        let Some(held) = session.events.get_mut(name) else { return };
+        let is_late = |earlier: &Earlier| earlier.attempt == attempt && !earlier.is_accepted;
+        if let Some(at) = held.earlier.iter().position(is_late) {
+            held.earlier.remove(at);
+        } else if held.attempt == attempt && held.reply.is_some() {
             held.reply = None;
             held.has_room = false;
-            session.note_roomless(name);
-            let given = state.book.free(id);
-            self.tell(&mut state, given);
+        } else {
+            return;
         }
+        session.note_roomless(name);
+        let given = state.book.free(id);
+        self.tell(&mut state, given);
     }
 
     /// A worker is done with an attempt of an event, or (0) with the event: it has accepted it, if it has not said so, and its
@@ -251,7 +264,7 @@ impl Desk {
         let Some(held) = session.events.get_mut(name) else { return };
         let units = if attempt > 0 && attempt < held.attempt {
             let before = held.earlier.len();
-            held.earlier.retain(|earlier| *earlier > attempt);
+            held.earlier.retain(|earlier| earlier.attempt > attempt);
             before - held.earlier.len()
         } else {
             if let Some(reply) = held.reply.take() {

@@ -24,7 +24,7 @@ struct Giving {
     attempt: u32,
     until: Instant,
     way: Arc<Way>,
-    /// It is over: nobody has broken it off.
+    /// It is over, and nothing is left to be done once its time is: nobody has broken it off.
     is_over: bool,
 }
 
@@ -68,7 +68,9 @@ impl Desk {
             return Outcome::NotSent("its worker has gone".to_owned());
         }
         let heard = tokio::time::timeout_at(giving.until, answer).await;
-        giving.is_over = true;
+        // Where nothing is heard of it and its worker is still there, that was given a later attempt: the room of this one is to
+        // be free once its time is over.
+        giving.is_over = !(matches!(heard, Ok(Err(_))) && self.state().sessions.contains_key(&worker));
         match heard {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) | Err(_) if giving.way.withdraw() => {

@@ -40,6 +40,14 @@ pub(super) enum Refused {
     Ending,
 }
 
+/// An attempt of an event that its worker was not done with when it was given the event once more. It takes a unit of its room.
+#[derive(Debug)]
+pub(super) struct Earlier {
+    pub(super) attempt: u32,
+    /// Where it is not, its room is there again once its time is over.
+    pub(super) is_accepted: bool,
+}
+
 /// What a worker has of one event.
 #[derive(Debug)]
 pub(super) struct Held {
@@ -48,14 +56,14 @@ pub(super) struct Held {
     pub(super) since_us: i64,
     /// Whether that attempt takes a unit of its room: not where it was not accepted in time.
     pub(super) has_room: bool,
-    /// Earlier attempts that it is not done with. Each takes a unit of its room.
-    pub(super) earlier: Vec<u32>,
+    /// Earlier attempts that it is not done with, but for those that it did not accept in time.
+    pub(super) earlier: Vec<Earlier>,
     /// Hears whether it accepts the latest.
     pub(super) reply: Option<oneshot::Sender<Outcome>>,
 }
 
 impl Held {
-    /// Whether it takes no room: the latest attempt was not accepted in time, and the worker is done with all others.
+    /// Whether it takes no room: the latest attempt was not accepted in time, nor was any other that the worker is not done with.
     fn is_roomless(&self) -> bool {
         !self.has_room && self.earlier.is_empty()
     }

@@ -58,6 +58,46 @@ async fn a_release_of_an_earlier_attempt_gives_its_room_back_though_the_later_on
 }
 
 #[tokio::test]
+async fn an_overdue_attempt_gives_its_room_back_though_a_later_one_was_given() {
+    let (desk, _folder) = desk(&Clock::manual(0)).await;
+    let (id, _events) = desk.join(worker("team", &[]), 2).unwrap();
+    for order in [[1, 2], [2, 1]] {
+        let _first = given(&desk, id, 1);
+        let _second = given(&desk, id, 2);
+        assert_eq!(desk.counts(), (1, 0, 1));
+        // Once only, and not a second time when the worker is done with it.
+        for (free, attempt) in (1..).zip(order) {
+            for _ in 0..2 {
+                desk.overdue(id, NAME, attempt);
+                assert_eq!(desk.counts(), (1, free, 1));
+            }
+        }
+        for attempt in [1, 2] {
+            desk.accept(id, NAME, attempt).unwrap();
+            desk.done(id, NAME, attempt);
+            assert_eq!(desk.counts().1, 2);
+        }
+        assert_eq!(desk.counts(), (1, 2, 0));
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_accepted_after_a_later_one_was_given_keeps_its_room() {
+    let (desk, _folder) = desk(&Clock::manual(0)).await;
+    let (id, _events) = desk.join(worker("team", &[]), 2).unwrap();
+    let _first = given(&desk, id, 1);
+    let mut second = given(&desk, id, 2);
+    desk.accept(id, NAME, 1).unwrap();
+    desk.overdue(id, NAME, 1);
+    assert_eq!(desk.counts(), (1, 0, 1));
+    assert!(second.try_recv().is_err(), "it has not been accepted");
+    desk.done(id, NAME, 1);
+    assert_eq!(desk.counts(), (1, 1, 1));
+    desk.overdue(id, NAME, 2);
+    assert_eq!(desk.counts(), (1, 2, 1));
+}
+
+#[tokio::test]
 async fn a_release_without_an_attempt_or_of_the_latest_is_one_of_all_that_the_stream_was_given() {
     let (desk, _folder) = desk(&Clock::manual(0)).await;
     let (id, _events) = desk.join(worker("team", &[]), 2).unwrap();

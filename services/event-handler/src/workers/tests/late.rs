@@ -57,6 +57,16 @@ async fn lent(desk: &Desk, want: u32) -> Vec<u64> {
     desk.lend(asked).await.unwrap().rooms
 }
 
+/// Waits until there is room.
+async fn becomes_free(desk: &Desk) {
+    let is_free = async {
+        while desk.counts().1 == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(MINUTE, is_free).await.unwrap();
+}
+
 fn is_not_sent(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::NotSent(_))
 }
@@ -156,14 +166,36 @@ async fn what_was_written_and_nobody_waits_for_has_its_room_until_its_time_is_ov
     giving.abort();
     assert!(giving.await.unwrap_err().is_cancelled());
     assert_eq!(desk.counts(), (1, 0, 1));
-    let is_free = async {
-        while desk.counts().1 == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(MINUTE, is_free).await.unwrap();
+    becomes_free(&desk).await;
     desk.done(id, "00-x", 1);
     assert_eq!(desk.counts(), (1, 1, 0), "not a second time");
+}
+
+/// Its owner may have heard that it is unclear before its time here was over, and give the next attempt to the same worker.
+#[tokio::test]
+async fn what_was_written_and_given_once_more_has_its_room_until_its_time_is_over() {
+    let (desk, _folder) = desk(&Clock::manual(0)).await;
+    let (id, mut events) = desk.join(worker("team", &[]), 2).unwrap();
+    for is_broken_off in [false, true] {
+        let limit = Limit::Lent(instant_now() + Duration::from_secs(1), 0);
+        let (giving, passed) = given(&desk, &mut events, limit).await;
+        assert!(is_written(&desk, id, passed));
+        if is_broken_off {
+            giving.abort();
+        }
+        assert_eq!(room(&desk), id);
+        let (next, _answer) = handed(2, in_a_minute());
+        assert!(is_written(&desk, id, next));
+        match giving.await {
+            Ok(outcome) => assert!(matches!(outcome, Outcome::Unclear(_)), "{outcome:?}"),
+            Err(error) => assert!(error.is_cancelled()),
+        }
+        assert_eq!(desk.counts(), (1, 0, 1));
+        becomes_free(&desk).await;
+        assert_eq!(desk.counts(), (1, 1, 1));
+        desk.done(id, "00-x", 2);
+        assert_eq!(desk.counts(), (1, 2, 0));
+    }
 }
 
 #[tokio::test]

@@ -64,6 +64,20 @@ async fn events_that_a_worker_never_names_again_are_bounded_and_those_with_room_
 }
 
 #[tokio::test]
+async fn an_event_whose_attempts_were_all_overdue_is_forgotten_whichever_was_so_last() {
+    let (desk, _folder) = desk(&Clock::manual(0)).await;
+    let (id, _events) = desk.join(worker("team", &[]), 2).unwrap();
+    given(&desk, id, "again", 1);
+    given(&desk, id, "again", 2);
+    for attempt in [2, 1] {
+        desk.overdue(id, "again", attempt);
+    }
+    overdue(&desk, id, "a", ROOMLESS_MAX);
+    assert_eq!(desk.counts(), (1, 2, ROOMLESS_MAX as u64));
+    desk.accept(id, "again", 3).unwrap();
+}
+
+#[tokio::test]
 async fn an_event_that_is_given_again_is_forgotten_by_its_latest_attempt_alone() {
     let (desk, _folder) = desk(&Clock::manual(0)).await;
     let (id, _events) = desk.join(worker("team", &[]), 2).unwrap();
