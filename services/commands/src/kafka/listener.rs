@@ -15,7 +15,7 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 use tollgate_clock::instant_now;
 
 use super::Shared;
-use super::brokers::is_of_one;
+use super::brokers::{is_of_one, unanswered};
 
 /// Hears what the client says of itself and of its group.
 pub(super) struct Listener {
@@ -25,6 +25,10 @@ pub(super) struct Listener {
 
 impl ClientContext for Listener {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        if let Some(reason) = unanswered(facility, message) {
+            let said = (Code::BrokerTransportFailure, reason);
+            self.shared.brokers.failed(said, &self.shared.counts.source, instant_now());
+        }
         tracing::debug!(?level, facility, message, "Kafka's client");
     }
 
