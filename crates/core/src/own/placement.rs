@@ -4,9 +4,9 @@
 //! up, forget a member. A member is dead when its heartbeat has not changed for TTL and margin *by this process's own monotonic
 //! clock*; nobody compares wall clocks. Two processes may disagree for a while: the fence decides then. A process that is about
 //! to end says so in its heartbeat: it keeps what it has until it gives it up itself, and others are told at once. So does one
-//! whose clock is wrong. A member that was listed when this process came, and has not beaten since, may have died before: its leases
-//! are left alone for as long as anybody's, but it is not expected to take anything. Else what others give up to a process that has
-//! just started would stand for as long as a lease, where it would have been that member's.
+//! whose clock is wrong. A member that was listed when this process came, and has not beaten since, may have died before: its
+//! leases are left alone for as long as anybody's, but it is not expected to take anything. Else what others give up to a process
+//! that has just started would stand for as long as a lease, where it would have been that member's.
 //!
 //! Invariants: a member's silence is never thought longer than it is, whenever this process was frozen: it counts from after
 //! one read to before another. Leases are read before members, so that a process that took a shard before the look is among them.
